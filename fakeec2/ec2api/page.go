@@ -1,0 +1,65 @@
+package ec2api
+
+import (
+	"encoding/base64"
+	"fmt"
+	"sort"
+	"strconv"
+)
+
+// Page sizes that EC2 takes. Source: EC2 API reference of the actions.
+const (
+	minPage      = 5
+	maxPage      = 1000
+	maxTypesPage = 100 // DescribeInstanceTypes
+)
+
+// pageInput is the paging part of a Describe request.
+type pageInput struct {
+	MaxResults *int   `query:"MaxResults"`
+	NextToken  string `query:"NextToken"`
+}
+
+// check refuses a size out of range, and paging together with explicit ids.
+func (p pageInput) check(ids []string, idsName string, limit int) error {
+	if p.MaxResults == nil {
+		return nil
+	}
+	if len(ids) > 0 {
+		return combination(idsName, "maxResults")
+	}
+	if *p.MaxResults < minPage || *p.MaxResults > limit {
+		return invalid("maxResults", strconv.Itoa(*p.MaxResults), fmt.Sprintf("Expecting a value between %d and %d.", minPage, limit))
+	}
+	return nil
+}
+
+// page cuts the wanted page out of items that ascend by id, and gives the token of the next one. A token names the last id
+// that was given, so that pages stay whole while things come and go.
+func page[T any](items []T, in pageInput, digest uint64, id func(*T) string) ([]T, string, error) {
+	if in.NextToken != "" {
+		last, ok := openToken(in.NextToken, digest)
+		if !ok {
+			return nil, "", refuse("InvalidPaginationToken", "The specified pagination token is not valid or is expired.")
+		}
+		items = items[sort.Search(len(items), func(i int) bool { return id(&items[i]) > last }):]
+	}
+	if in.MaxResults == nil || len(items) <= *in.MaxResults {
+		return items, "", nil
+	}
+	items = items[:*in.MaxResults]
+	return items, makeToken(id(&items[len(items)-1]), digest), nil
+}
+
+func makeToken(last string, digest uint64) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%016x%s", digest, last))
+}
+
+func openToken(token string, digest uint64) (string, bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(token)
+	want := fmt.Sprintf("%016x", digest)
+	if err != nil || len(raw) <= len(want) || string(raw[:len(want)]) != want {
+		return "", false
+	}
+	return string(raw[len(want):]), true
+}
