@@ -1,0 +1,103 @@
+package ipamd
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
+	"github.com/vpc-cni/vpc-cni/ipamd/config"
+	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
+	"github.com/vpc-cni/vpc-cni/ipamd/kube"
+	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
+)
+
+// permissionTimeout bounds the question whether pods may be patched; its answer only warns.
+const permissionTimeout = 10 * time.Second
+
+// annotation is the way to the API server, which exists also while the knob is off: what was written before must be
+// removed. It is empty where the daemon has no credentials and the knob is off.
+type annotation struct {
+	on     bool
+	log    *slog.Logger
+	client *kube.Client
+	events *kube.Events
+	writer *annotate.Writer
+}
+
+// annotationReporting is where annotations are told of.
+type annotationReporting struct {
+	log     *slog.Logger
+	metrics *introspect.Metrics
+}
+
+// newAnnotation makes no call: pods start while the API server is down. Missing credentials are an error only where the
+// knob is on.
+func newAnnotation(settings config.Settings, answers *answers, to annotationReporting) (*annotation, error) {
+	a := &annotation{on: settings.AnnotatePodIP, log: to.log}
+	client, err := kube.New(kube.Config{Kubeconfig: settings.Kubeconfig, Endpoint: settings.ClusterEndpoint, Node: settings.NodeName})
+	if err != nil {
+		if a.on {
+			return nil, err
+		}
+		to.log.Debug("no way to the API server, and none needed while annotations are off", "err", err)
+		return a, nil
+	}
+	a.client = client
+	a.events = kube.NewEvents(client, kube.NodeReference(settings.NodeName), to.log)
+	a.writer, err = annotate.New(annotate.Config{
+		API: client, Answer: answers.answered, Logger: to.log, Event: a.events.Warn, Metrics: to.metrics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// annotator is what the loop submits to: nil where there is no way to the API server.
+func (a *annotation) annotator() reconcile.Annotator {
+	if a.writer == nil {
+		return nil
+	}
+	return a.writer
+}
+
+// pending counts annotations that are not at rest.
+func (a *annotation) pending() int {
+	if a.writer == nil {
+		return 0
+	}
+	return a.writer.Pending()
+}
+
+func (a *annotation) run(ctx context.Context) error {
+	if a.writer == nil {
+		return nil
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.writer.Run(ctx) })
+	group.Go(func() error { return a.events.Run(ctx) })
+	group.Go(func() error { a.checkPermission(ctx); return nil })
+	return group.Wait()
+}
+
+// checkPermission warns once, early, if pods may not be patched: the first refused patch would say so too, but only when
+// the first pod starts.
+func (a *annotation) checkPermission(ctx context.Context) {
+	if !a.on {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, permissionTimeout)
+	defer cancel()
+	allowed, err := a.client.CanPatchPods(ctx)
+	switch {
+	case err != nil:
+		a.log.Info("permission to patch pods not known yet", "err", err)
+	case !allowed:
+		const advice = "ANNOTATE_POD_IP is on, but this service account may not patch pods: grant the verb patch on pods. Pods start without the annotation."
+		a.log.Error("pods may not be patched", "advice", advice)
+		a.events.Warn("MissingPermission", advice)
+	}
+}

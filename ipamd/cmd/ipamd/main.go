@@ -1,0 +1,76 @@
+// Ipamd is the node daemon. Settings come from the environment; `ipamd settings` prints them all.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/vpc-cni/vpc-cni/ipamd"
+	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
+	"github.com/vpc-cni/vpc-cni/ipamd/config"
+	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
+)
+
+const usage = `ipamd gives this node's pods their VPC addresses.
+
+  ipamd            run the daemon until SIGTERM or SIGINT
+  ipamd settings   print the tables of settings and metrics (Markdown)
+
+Settings are environment variables. Pods keep working while the daemon is down.
+`
+
+// Exit codes: 0 told to end, 1 settings or a part of the daemon failed, 2 wrong usage.
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("ipamd", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage) }
+	switch err := flags.Parse(args); {
+	case err == flag.ErrHelp:
+		return 0
+	case err != nil:
+		return 2
+	}
+	switch {
+	case flags.NArg() == 0:
+		return daemon(stderr)
+	case flags.NArg() == 1 && flags.Arg(0) == "settings":
+		fmt.Fprintf(stdout, "%s\n%s", config.Table(), introspect.Table())
+		return 0
+	}
+	flags.Usage()
+	return 2
+}
+
+func daemon(stderr io.Writer) int {
+	settings, err := config.Load(config.Environment(), annotate.Keys)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	log := slog.New(handler(stderr, settings))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := ipamd.Run(ctx, settings, log); err != nil {
+		log.Error("daemon failed", "err", err)
+		return 1
+	}
+	return 0
+}
+
+func handler(out io.Writer, settings config.Settings) slog.Handler {
+	options := &slog.HandlerOptions{Level: settings.LogLevel}
+	if settings.LogFormat == "text" {
+		return slog.NewTextHandler(out, options)
+	}
+	return slog.NewJSONHandler(out, options)
+}

@@ -1,0 +1,194 @@
+// Package ipamd is the node daemon put together: it is the only place that sees all of the daemon's packages.
+//
+// It owns the order of start and end and the small adapters between packages that must not know each other. It decides
+// nothing about addresses (pool does), nothing about the kernel (hostnet) and nothing about EC2 (cloud). Start with Run.
+package ipamd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/api"
+	"github.com/vpc-cni/vpc-cni/ipamd/cloud"
+	"github.com/vpc-cni/vpc-cni/ipamd/config"
+	"github.com/vpc-cni/vpc-cni/ipamd/hostnet"
+	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
+	"github.com/vpc-cni/vpc-cni/ipamd/store"
+)
+
+// stateFile holds the allocations. The incumbent's ipam.json beside it is never touched.
+const stateFile = "state.json"
+
+// daemon is every part, made but not running.
+type daemon struct {
+	settings   config.Settings
+	log        *slog.Logger
+	loop       *reconcile.Loop
+	host       *hostnet.Host
+	annotation *annotation
+	server     *api.Server
+	pending    *pending
+	metrics    *introspect.Metrics
+	figures    *figures
+	listening  chan struct{} // closed when plugins can connect
+}
+
+// Run is the daemon's life: it waits for an earlier daemon of the node to end, serves until ctx ends, and leaves the pods,
+// the kernel and the network configuration as they are. The error says what could not be started or what broke.
+func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error {
+	for _, note := range settings.Notes {
+		log.Info("remark on settings", "note", note)
+	}
+	unlock, err := lock(ctx, settings.StateDir, log)
+	if ctx.Err() != nil {
+		return nil // told to end while it waited
+	}
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	d, err := build(ctx, settings, log)
+	if err != nil {
+		return err
+	}
+	return d.run(ctx)
+}
+
+// build makes every part. It calls nobody: a cloud, a cluster or a kernel that is not there yet is the loop's business.
+func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*daemon, error) {
+	d := &daemon{settings: settings, log: log, figures: &figures{maxENI: settings.MaxENI}, listening: make(chan struct{})}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	d.metrics = introspect.NewMetrics(registry, d.figures.read)
+
+	bootID, err := readBootID()
+	if err != nil {
+		return nil, err
+	}
+	ec2, err := cloud.New(ctx, cloud.Options{
+		ClusterName: settings.ClusterName, Tags: settings.ENITags, Endpoint: settings.EC2Endpoint,
+		OnCall: d.called, Log: log.With("part", "cloud"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d.host, err = hostnet.New(hostnet.Config{
+		MTU: settings.ENIMTU, VethPrefix: settings.VethPrefix,
+		ExternalSNAT: settings.ExternalSNAT, NodePort: settings.NodePort,
+		Logger: log.With("part", "hostnet"),
+	}); err != nil {
+		return nil, err
+	}
+	answers := newAnswers(func(answer pool.Answer) { d.loop.Answered(answer) })
+	if d.annotation, err = newAnnotation(settings, answers, annotationReporting{log.With("part", "annotate"), d.metrics}); err != nil {
+		return nil, err
+	}
+	d.loop = reconcile.New(reconcile.Config{
+		Settings: pool.Settings{
+			WarmENI: settings.WarmENITarget, WarmIP: settings.WarmIPTarget,
+			MinimumIP: settings.MinimumIPTarget, MaxENI: settings.MaxENI,
+			Cooldown: settings.Cooldown,
+			Annotate: settings.AnnotatePodIP, Keys: settings.AnnotateKeys,
+			BootID: bootID, Seed: rand.Uint64(),
+		},
+		Cloud: ec2, Host: d.host,
+		Store:     store.New(store.OS{}, filepath.Join(settings.StateDir, stateFile)),
+		Annotator: d.annotation.annotator(),
+		Logger:    log.With("part", "reconcile"),
+		Seam:      counted(d.metrics),
+	})
+	d.figures.loop, d.figures.pending = d.loop, d.annotation.pending
+	d.serveWith(answers)
+	return d, nil
+}
+
+// serveWith makes what speaks with the plugin.
+func (d *daemon) serveWith(answers *answers) {
+	allocator := &allocator{
+		loop: d.loop, answers: answers, metrics: d.metrics, log: d.log,
+		vethPrefix: d.settings.VethPrefix, podMTU: d.settings.PodMTU,
+	}
+	if d.settings.AnnotatePodIP && d.annotation.writer != nil {
+		allocator.wait = d.settings.AnnotateWait
+	}
+	d.server = api.NewServer(allocator, allocator, d.log.With("part", "api"))
+	d.pending = &pending{socket: d.settings.Socket, allocator: allocator, log: d.log}
+}
+
+// called is told of every call of the cloud.
+func (d *daemon) called(call cloud.Call) {
+	d.metrics.Called(introspect.Call{Service: call.Service, Action: call.Action, Took: call.Took, Code: call.Code, Failed: call.Err != nil})
+	if call.Err != nil {
+		d.log.Debug("call failed", "service", call.Service, "action", call.Action, "took", call.Took, "err", call.Err)
+	}
+}
+
+// counted is the loop's seam in the daemon: effects run as they are, and are counted.
+func counted(metrics *introspect.Metrics) reconcile.Seam {
+	return func(ctx context.Context, effect reconcile.Effect, run func(context.Context) error) error {
+		err := run(ctx)
+		result := "ok"
+		if err != nil {
+			result = "error"
+		}
+		metrics.Reconciled(effect.Kind, result)
+		return err
+	}
+}
+
+// run starts everything and waits. At the end the plugin's server goes first, while the loop can still save what open
+// transactions have to say; then everything else.
+func (d *daemon) run(ctx context.Context) error {
+	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
+	work, stop := context.WithCancel(work)
+	defer stop()
+	serving, stopServing := context.WithCancel(work)
+	defer stopServing()
+	defer context.AfterFunc(ctx, stopServing)()
+
+	group.Go(func() error {
+		defer stop()
+		return d.serve(serving)
+	})
+	group.Go(func() error { return named("reconcile", d.loop.Run(work)) })
+	group.Go(func() error { return named("watch the kernel", d.host.Run(work)) })
+	group.Go(func() error { return named("annotate", d.annotation.run(work)) })
+	group.Go(func() error { return d.pending.run(serving) })
+	group.Go(func() error { return d.keepConflist(serving) })
+	group.Go(func() error { return d.announce(serving) })
+	d.serveHTTP(work, group)
+	err := group.Wait()
+	d.log.Info("daemon ended", "err", err)
+	return err
+}
+
+// named says which part an error came from.
+func named(part string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", part, err)
+}
+
+// serve answers plugins until ctx ends. Deletions of the time before come first: a plugin must not find an address taken
+// by a sandbox that is gone.
+func (d *daemon) serve(ctx context.Context) error {
+	collect, cancel := context.WithTimeout(ctx, collectTimeout)
+	d.pending.collect(collect)
+	cancel()
+	listener, err := api.Listen(d.settings.Socket)
+	if err != nil {
+		return err
+	}
+	close(d.listening)
+	return named("serve plugins", d.server.Serve(ctx, listener))
+}

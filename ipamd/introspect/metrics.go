@@ -1,0 +1,122 @@
+package introspect
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Figures are what the gauges show, read when Prometheus asks.
+type Figures struct {
+	ENIs, MaxENIs, MaxIPs int
+	IPs, AssignedIPs      int            // secondary addresses on the ENIs; those of them that pods hold
+	AssignedPerENI        map[string]int // by ENI id
+	Cooling, Waiting      int            // addresses that may not be used again yet; pods that wait for an address
+	AnnotationsPending    int
+}
+
+// Metrics is every metric of the daemon. Methods may be called from any goroutine.
+type Metrics struct {
+	registry *prometheus.Registry
+
+	addRequests, noAddress                                     prometheus.Counter
+	delRequests, ec2Requests, ec2Errors, apiErrors, reconciles *prometheus.CounterVec
+	annotationRequests                                         *prometheus.CounterVec
+	apiLatency                                                 *prometheus.SummaryVec
+	annotationLatency                                          *prometheus.HistogramVec
+	addSeconds, annotationWritten                              prometheus.Histogram
+}
+
+// NewMetrics registers everything with the registry. Figures is asked at each scrape; ok is false when it has no answer
+// (the gauges are then left out rather than shown as 0).
+func NewMetrics(registry *prometheus.Registry, figures func() (f Figures, ok bool)) *Metrics {
+	m := &Metrics{
+		registry:           registry,
+		addRequests:        prometheus.NewCounter(counterOpts(addIPReqCount)),
+		noAddress:          prometheus.NewCounter(counterOpts(noAvailableIPs)),
+		delRequests:        prometheus.NewCounterVec(counterOpts(delIPReqCount), delIPReqCount.labels),
+		ec2Requests:        prometheus.NewCounterVec(counterOpts(ec2ReqCount), ec2ReqCount.labels),
+		ec2Errors:          prometheus.NewCounterVec(counterOpts(ec2ErrorCount), ec2ErrorCount.labels),
+		apiErrors:          prometheus.NewCounterVec(counterOpts(apiErrorCount), apiErrorCount.labels),
+		reconciles:         prometheus.NewCounterVec(counterOpts(reconcileCount), reconcileCount.labels),
+		annotationRequests: prometheus.NewCounterVec(counterOpts(annotationRequests), annotationRequests.labels),
+		apiLatency:         prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: apiLatency.name, Help: apiLatency.help}, apiLatency.labels),
+		annotationLatency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: annotationSeconds.name, Help: annotationSeconds.help, Buckets: requestBuckets()}, annotationSeconds.labels),
+		addSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: addSeconds.name, Help: addSeconds.help, Buckets: requestBuckets()}),
+		annotationWritten: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: annotationWritten.name, Help: annotationWritten.help, Buckets: requestBuckets()}),
+	}
+	registry.MustRegister(m.addRequests, m.noAddress, m.delRequests, m.ec2Requests, m.ec2Errors, m.apiErrors, m.reconciles,
+		m.annotationRequests, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, gauges{figures})
+	return m
+}
+
+// requestBuckets reach from 1 ms (an answer from memory) to 65 s (the longest wait of an ADD is 60 s).
+func requestBuckets() []float64 { return prometheus.ExponentialBuckets(0.001, 2, 17) }
+
+func counterOpts(m metric) prometheus.CounterOpts {
+	return prometheus.CounterOpts{Name: m.name, Help: m.help}
+}
+
+// Handler serves the metrics at /metrics.
+func (m *Metrics) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+// Added counts a request for an address and how long it took. NoAddress: none was free in time.
+func (m *Metrics) Added(took time.Duration, noAddress bool) {
+	m.addRequests.Inc()
+	m.addSeconds.Observe(took.Seconds())
+	if noAddress {
+		m.noAddress.Inc()
+	}
+}
+
+// Deleted counts an address that was given back, by what led to it: "del", "pending", "abort", "gc".
+func (m *Metrics) Deleted(reason string) { m.delRequests.WithLabelValues(reason).Inc() }
+
+// Reconciled counts an effect of the loop by kind ("cloud", "host", "save") and result ("ok", "error").
+func (m *Metrics) Reconciled(kind, result string) { m.reconciles.WithLabelValues(kind, result).Inc() }
+
+// Call is one call of EC2 or the metadata service.
+type Call struct {
+	Service, Action string // "ec2" or "imds"; EC2's action or the metadata's leaf
+	Took            time.Duration
+	Code            string // EC2's error code; "" on success or where there was no answer
+	Failed          bool
+}
+
+// Called counts a call.
+func (m *Metrics) Called(c Call) {
+	failed := "false"
+	if c.Failed {
+		failed = "true"
+		if c.Code == "" {
+			c.Code = "none"
+		}
+		m.apiErrors.WithLabelValues(c.Action, c.Code).Inc()
+	}
+	m.apiLatency.WithLabelValues(c.Action, failed, c.Code).Observe(c.Took.Seconds() * 1000)
+	if c.Service != "ec2" {
+		return
+	}
+	m.ec2Requests.WithLabelValues(c.Action).Inc()
+	if c.Failed {
+		m.ec2Errors.WithLabelValues(c.Action).Inc()
+	}
+}
+
+// Request counts a request about annotations: "set", "clear", "remove" or "read", and "ok" or a refusal's word.
+func (m *Metrics) Request(operation, reason string, took time.Duration) {
+	m.annotationRequests.WithLabelValues(operation, reason).Inc()
+	m.annotationLatency.WithLabelValues(operation).Observe(took.Seconds())
+}
+
+// Written observes the time from the choice of an address to the API server's answer that the annotation holds it.
+func (m *Metrics) Written(sinceWish time.Duration) { m.annotationWritten.Observe(sinceWish.Seconds()) }

@@ -1,0 +1,94 @@
+package introspect
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metric is the name that dashboards and alerts know. The awscni_ names, their types and labels are the incumbent's.
+type metric struct {
+	name, kind string
+	labels     []string
+	help       string
+}
+
+var (
+	eniAllocated    = metric{"awscni_eni_allocated", "gauge", nil, "ENIs attached to the node"}
+	eniMax          = metric{"awscni_eni_max", "gauge", nil, "ENIs that the node may have"}
+	ipMax           = metric{"awscni_ip_max", "gauge", nil, "addresses for pods that the node may have"}
+	totalIPs        = metric{"awscni_total_ip_addresses", "gauge", nil, "secondary addresses on the node's ENIs"}
+	assignedIPs     = metric{"awscni_assigned_ip_addresses", "gauge", nil, "addresses that pods hold"}
+	assignedPerENI  = metric{"awscni_assigned_ip_per_eni", "gauge", []string{"eni"}, "addresses that pods hold, by ENI"}
+	noAvailableIPs  = metric{"awscni_no_available_ip_addresses", "counter", nil, "pods that got no address in time"}
+	addIPReqCount   = metric{"awscni_add_ip_req_count", "counter", nil, "requests for an address"}
+	delIPReqCount   = metric{"awscni_del_ip_req_count", "counter", []string{"reason"}, "addresses given back, by reason: del, pending (left while the daemon was down), abort (the plugin went away), gc"}
+	reconcileCount  = metric{"awscni_reconcile_count", "counter", []string{"fn", "result"}, "effects of the loop by kind (cloud, host, save, annotate) and result (ok, error)"}
+	ec2ReqCount     = metric{"awscni_ec2api_req_count", "counter", []string{"fn"}, "EC2 calls by action"}
+	ec2ErrorCount   = metric{"awscni_ec2api_error_count", "counter", []string{"fn"}, "failed EC2 calls by action"}
+	apiLatency      = metric{"awscni_aws_api_latency_ms", "summary", []string{"api", "error", "status"}, "milliseconds of EC2 and metadata calls; status is the error code"}
+	apiErrorCount   = metric{"awscni_aws_api_error_count", "counter", []string{"api", "error"}, "failed EC2 and metadata calls by error code; none: no answer"}
+	coolingIPs      = metric{"vpccni_cooling_ip_addresses", "gauge", nil, "released addresses that may not be used again yet"}
+	waitingPods     = metric{"vpccni_waiting_pods", "gauge", nil, "pods that wait for an address"}
+	addSeconds      = metric{"vpccni_add_seconds", "histogram", nil, "seconds from a request for an address to its answer"}
+	annotatePending = metric{"vpccni_annotations_pending", "gauge", nil, "annotations whose wish the API server has not answered yet"}
+
+	annotationRequests = metric{"vpccni_annotation_requests_total", "counter", []string{"operation", "reason"}, "requests about annotations: set, clear, remove, read; reason is ok or why not"}
+	annotationSeconds  = metric{"vpccni_annotation_request_seconds", "histogram", []string{"operation"}, "seconds of requests about annotations"}
+	annotationWritten  = metric{"vpccni_annotation_written_seconds", "histogram", nil, "seconds from the choice of an address to the answer that the annotation holds it"}
+)
+
+func metrics() []metric {
+	return []metric{
+		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount,
+		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
+		annotatePending, annotationRequests, annotationSeconds, annotationWritten,
+	}
+}
+
+// Table renders the README's table of metrics in Markdown.
+func Table() string {
+	var b strings.Builder
+	b.WriteString("| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n")
+	for _, m := range metrics() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(m.labels, ", "), m.help)
+	}
+	return b.String()
+}
+
+// gauges reads the figures when it is asked.
+type gauges struct{ figures func() (Figures, bool) }
+
+func (m metric) desc() *prometheus.Desc { return prometheus.NewDesc(m.name, m.help, m.labels, nil) }
+
+// Describe implements prometheus.Collector.
+func (g gauges) Describe(out chan<- *prometheus.Desc) {
+	for _, m := range metrics() {
+		if m.kind == "gauge" {
+			out <- m.desc()
+		}
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g gauges) Collect(out chan<- prometheus.Metric) {
+	f, ok := g.figures()
+	if !ok {
+		return
+	}
+	show := func(m metric, value int, labels ...string) {
+		out <- prometheus.MustNewConstMetric(m.desc(), prometheus.GaugeValue, float64(value), labels...)
+	}
+	show(eniAllocated, f.ENIs)
+	show(eniMax, f.MaxENIs)
+	show(ipMax, f.MaxIPs)
+	show(totalIPs, f.IPs)
+	show(assignedIPs, f.AssignedIPs)
+	for eni, n := range f.AssignedPerENI {
+		show(assignedPerENI, n, eni)
+	}
+	show(coolingIPs, f.Cooling)
+	show(waitingPods, f.Waiting)
+	show(annotatePending, f.AnnotationsPending)
+}

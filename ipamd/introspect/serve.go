@@ -1,0 +1,119 @@
+package introspect
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	headerTimeout   = 5 * time.Second // from accept to the end of the request's headers; clients are on the node or a scraper
+	pageTimeout     = 5 * time.Second // for one page's content
+	shutdownTimeout = 2 * time.Second // for requests under way when the daemon ends
+	socketMode      = 0o660           // as the plugin's socket: root and its group
+)
+
+// Page gives one page's content, to be shown as JSON.
+type Page func(ctx context.Context) (any, error)
+
+// Pages serves each page at its path and a list of paths at "/". A page that fails is answered with 503 and the error.
+func Pages(pages map[string]Page) http.Handler {
+	mux := http.NewServeMux()
+	for path, page := range pages {
+		mux.Handle("GET "+path, show(page))
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusOK, slices.Sorted(maps.Keys(pages)))
+	})
+	return mux
+}
+
+func show(page Page) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+		defer cancel()
+		content, err := page(ctx)
+		if err != nil {
+			write(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+			return
+		}
+		write(w, http.StatusOK, content)
+	}
+}
+
+// write encodes first, so that content which cannot be encoded is an error page and not half a page.
+func write(w http.ResponseWriter, status int, content any) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false) // kernel rules are full of "&" and "<", and nobody shows this as HTML
+	if err := encoder.Encode(content); err != nil {
+		http.Error(w, "encode page: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // the client may be gone; there is nobody to tell
+}
+
+// Serve answers at address (host:port or unix:/path) until ctx ends, then lets requests under way finish. It returns nil
+// after that, else why it could not listen or serve.
+func Serve(ctx context.Context, address string, handler http.Handler) error {
+	listener, err := listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve on %s: %w", address, err)
+	case <-ctx.Done():
+	}
+	shutdown, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if err := server.Shutdown(shutdown); err != nil {
+		_ = server.Close() // a client that will not finish is cut off
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve on %s: %w", address, err)
+	}
+	return nil
+}
+
+// listen replaces a socket file: the daemon's lock file says that no other daemon uses it.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	var config net.ListenConfig
+	path, isUnix := strings.CutPrefix(address, "unix:")
+	if !isUnix {
+		return config.Listen(ctx, "tcp", address)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().Type() != fs.ModeSocket:
+		return nil, errors.New("the path exists and is not a socket")
+	case err == nil:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove old socket: %w", err)
+		}
+	}
+	listener, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, socketMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("set mode of socket: %w", err), listener.Close())
+	}
+	return listener, nil
+}

@@ -1,0 +1,72 @@
+package ipamd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/api"
+	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
+)
+
+const (
+	// auditInterval is the pace of looking for deletions that found no daemon and for the network configuration, the same
+	// as that of the loop's audit.
+	auditInterval = 30 * time.Second
+	// collectTimeout bounds the first collection, which plugins wait for: one state save each, a node's worth of them.
+	collectTimeout = 10 * time.Second
+)
+
+// pending releases what plugins deleted while no daemon ran.
+type pending struct {
+	socket    string
+	allocator *allocator
+	log       *slog.Logger
+}
+
+// collect releases every recorded deletion. A record that cannot be released stays for the next time.
+func (p *pending) collect(ctx context.Context) {
+	records, err := api.CollectPending(p.socket)
+	if err != nil {
+		p.log.Warn("recorded deletions not all readable", "err", err)
+	}
+	for _, record := range records {
+		if err := p.settle(ctx, record); err != nil {
+			p.log.Warn("recorded deletion kept", "sandbox", record.ContainerID, "err", err)
+			continue
+		}
+		p.log.Info("recorded deletion carried out", "sandbox", record.ContainerID, "namespace", record.Pod.Namespace, "pod", record.Pod.Name)
+	}
+}
+
+// settle releases one recorded deletion's address and forgets the record. An attachment that was assigned again after the
+// deletion is a new pod's: only the record goes.
+func (p *pending) settle(ctx context.Context, record api.PendingDel) error {
+	lease, err := p.allocator.loop.Check(ctx, keyOf(record.Attachment))
+	switch {
+	case errors.Is(err, reconcile.ErrUnknown):
+	case err != nil:
+		return err
+	case lease.Assignment.Since.After(record.At):
+		return api.RemovePending(p.socket, record.Attachment)
+	}
+	if err := p.allocator.release(ctx, record.Attachment, "pending"); err != nil {
+		return err
+	}
+	return api.RemovePending(p.socket, record.Attachment)
+}
+
+// run collects at the audit's pace until ctx ends: a plugin may have found no daemon a moment before the socket was there.
+func (p *pending) run(ctx context.Context) error {
+	tick := time.NewTicker(auditInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			p.collect(ctx)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package ipamd
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
+)
+
+const (
+	// scrapeTimeout bounds the question behind the gauges: the loop answers in microseconds unless it is not running.
+	scrapeTimeout = 2 * time.Second
+	// relisten is the pace of attempts to serve introspection or metrics where the port is taken; pods do not depend on
+	// either.
+	relisten = 10 * time.Second
+)
+
+// figures computes the gauges from the loop's state.
+type figures struct {
+	loop    *reconcile.Loop
+	maxENI  int // MAX_ENI; 0 or less: the instance type's limit
+	pending func() int
+}
+
+func (f *figures) read() (introspect.Figures, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	status, err := f.loop.Status(ctx)
+	if err != nil {
+		return introspect.Figures{}, false
+	}
+	figures := count(status.Pool, f.maxENI)
+	figures.Waiting = len(status.Waiting)
+	figures.AnnotationsPending = f.pending()
+	return figures, true
+}
+
+func count(view pool.View, maxENI int) introspect.Figures {
+	limits := view.Instance.Limits
+	if maxENI > 0 {
+		limits.ENIs = min(limits.ENIs, maxENI)
+	}
+	figures := introspect.Figures{
+		MaxENIs:        limits.ENIs,
+		MaxIPs:         limits.ENIs * max(0, limits.AddressesPerENI-1), // each ENI's primary address is not for pods
+		AssignedPerENI: map[string]int{},
+	}
+	for _, eni := range view.ENIs {
+		if eni.State != pool.Available {
+			figures.ENIs++
+			figures.AssignedPerENI[eni.ID] = 0
+		}
+	}
+	for _, address := range view.Addresses {
+		if address.ENI != "" {
+			figures.IPs++
+		}
+		switch address.Condition {
+		case pool.InUse, pool.Occupied:
+			figures.AssignedIPs++
+			if address.ENI != "" {
+				figures.AssignedPerENI[address.ENI]++
+			}
+		case pool.Resting:
+			figures.Cooling++
+		}
+	}
+	return figures
+}
+
+// statusPage is /v1/status.
+type statusPage struct {
+	reconcile.Status
+	Annotations annotationPage
+	Kernel      []string // what the kernel holds of ours, as lines of text
+	KernelError string   `json:",omitempty"`
+}
+
+type annotationPage struct {
+	On      bool
+	Keys    []string
+	Pending int
+}
+
+func (d *daemon) statusPage(ctx context.Context) (any, error) {
+	status, err := d.loop.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := statusPage{Status: status, Annotations: annotationPage{
+		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Pending: d.annotation.pending(),
+	}}
+	dump, err := d.host.Dump(ctx)
+	if err != nil {
+		page.KernelError = err.Error()
+	}
+	page.Kernel = strings.Split(strings.TrimSuffix(dump, "\n"), "\n")
+	return page, nil
+}
+
+// eniPage is /v1/enis; its first three names are the incumbent's.
+type eniPage struct {
+	TotalIPs    int
+	AssignedIPs int
+	ENIs        map[string]eniEntry
+}
+
+type eniEntry struct {
+	pool.ENIView
+	Addresses []pool.AddressView
+}
+
+func (d *daemon) eniPage(ctx context.Context) (any, error) {
+	status, err := d.loop.Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	figures := count(status.Pool, d.settings.MaxENI)
+	page := eniPage{TotalIPs: figures.IPs, AssignedIPs: figures.AssignedIPs, ENIs: map[string]eniEntry{}}
+	for _, eni := range status.Pool.ENIs {
+		entry := eniEntry{ENIView: eni}
+		for _, address := range status.Pool.Addresses {
+			if address.ENI == eni.ID {
+				entry.Addresses = append(entry.Addresses, address)
+			}
+		}
+		page.ENIs[eni.ID] = entry
+	}
+	return page, nil
+}
+
+// serveHTTP adds introspection and metrics to the group, unless they are turned off.
+func (d *daemon) serveHTTP(ctx context.Context, group *errgroup.Group) {
+	if !d.settings.DisableIntrospection {
+		pages := introspect.Pages(map[string]introspect.Page{
+			"/v1/enis":               d.eniPage,
+			"/v1/status":             d.statusPage,
+			"/v1/ipamd-env-settings": func(context.Context) (any, error) { return d.settings.Given, nil },
+		})
+		group.Go(func() error {
+			return d.keepServing(ctx, "INTROSPECTION_BIND_ADDRESS", func(ctx context.Context) error {
+				return introspect.Serve(ctx, d.settings.IntrospectionAddress, pages)
+			})
+		})
+	}
+	if !d.settings.DisableMetrics {
+		group.Go(func() error {
+			return d.keepServing(ctx, "VPC_CNI_METRICS_BIND_ADDRESS", func(ctx context.Context) error {
+				return introspect.Serve(ctx, d.settings.MetricsAddress, d.metrics.Handler())
+			})
+		})
+	}
+}
+
+// keepServing serves until ctx ends. A port that is taken is logged with the setting that moves it, and tried again.
+func (d *daemon) keepServing(ctx context.Context, setting string, serve func(context.Context) error) error {
+	for {
+		err := serve(ctx)
+		if err == nil || ctx.Err() != nil {
+			return nil
+		}
+		d.log.Error("not served, trying again", "setting", setting, "err", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(relisten):
+		}
+	}
+}
+
+// announce says once when pods can start, and warns of annotations of an earlier life that nobody can remove.
+func (d *daemon) announce(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-d.loop.Ready():
+	}
+	status, err := d.loop.Status(ctx)
+	if err != nil {
+		return nil // the loop has ended, and says why itself
+	}
+	figures := count(status.Pool, d.settings.MaxENI)
+	d.log.Info("ready", "instance", status.Pool.Instance.ID, "type", status.Pool.Instance.Type,
+		"enis", figures.ENIs, "addresses", figures.IPs, "assigned", figures.AssignedIPs)
+	if n := len(status.Pool.Records); n > 0 && d.annotation.writer == nil {
+		d.log.Warn("annotations of an earlier setting stay: there is no way to the API server", "count", n,
+			"advice", "run in a pod with a service account, or set KUBECONFIG")
+	}
+	return nil
+}
