@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/dataplane"
+	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
+	"github.com/vpc-cni/vpc-cni/fakeec2/imds"
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
+	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
+)
+
+//go:embed demo.yaml
+var demo []byte
+
+const (
+	socketName  = "admin.sock" // in the folder given by --dir
+	metadataURL = "http://169.254.169.254"
+	ec2Port     = "80"
+	// headerTimeout ends connections on which nothing is asked; clients keep theirs open between requests.
+	headerTimeout = 10 * time.Second
+)
+
+// settings are serve's flags.
+type settings struct {
+	dir, scenario string
+	seed          *uint64 // nil: the scenario's
+	verbose       bool
+}
+
+func parse(args []string, stderr io.Writer) (settings, error) {
+	var s settings
+	var seed uint64
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&s.dir, "dir", "", "folder for namespaces and the admin socket (required)")
+	flags.StringVar(&s.scenario, "scenario", "", "file that describes the world; default: the demo's")
+	flags.Uint64Var(&seed, "seed", 0, "seed of ids and addresses, in place of the scenario's")
+	flags.BoolVar(&s.verbose, "v", false, "log every request")
+	if err := flags.Parse(args); err != nil {
+		return s, err
+	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Name == "seed" {
+			s.seed = &seed
+		}
+	})
+	if s.dir == "" {
+		return s, errors.New("the flag --dir is required")
+	}
+	return s, nil
+}
+
+// server is a world that is served.
+type server struct {
+	scenario.World
+	log   *slog.Logger
+	dir   string
+	plane *dataplane.Plane
+	ec2   *ec2api.Handler
+}
+
+// serve builds a world, serves it until ctx ends, and takes it down again.
+func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	s, err := parse(args, stderr)
+	if err != nil {
+		return fmt.Errorf("serve: %w", err)
+	}
+	world, err := build(s)
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if s.verbose {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	admin, err := takeFolder(ctx, s.dir)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	v := &server{World: world, log: log, dir: s.dir}
+	v.plane = dataplane.New(world.Model, dataplane.Options{
+		Dir:      s.dir,
+		Image:    func(i vpc.Instance) dataplane.Image { return dataplane.Image{RPFilter: world.RPFilter[i.ID]} },
+		Metadata: imds.New(world.Model, imds.Options{Log: log}),
+		Log:      log,
+	})
+	v.ec2 = ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Log: log})
+	err = v.run(ctx, admin, stdout)
+	return errors.Join(err, v.plane.Close())
+}
+
+func build(s settings) (scenario.World, error) {
+	text := demo
+	if s.scenario != "" {
+		var err error
+		if text, err = os.ReadFile(s.scenario); err != nil {
+			return scenario.World{}, fmt.Errorf("read scenario: %w", err)
+		}
+	}
+	parsed, err := scenario.Parse(text)
+	if err != nil {
+		return scenario.World{}, err
+	}
+	if s.seed != nil {
+		parsed.Seed = *s.seed
+	}
+	return parsed.Build(time.Now())
+}
+
+// takeFolder makes the folder this program's own and listens on its admin socket. What a killed program left there is
+// removed; a folder whose socket still answers is another program's.
+func takeFolder(ctx context.Context, dir string) (net.Listener, error) {
+	socket := filepath.Join(dir, socketName)
+	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
+		conn.Close()
+		return nil, fmt.Errorf("serve in %s: another fakeec2 serves there", dir)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "netns", "*"))
+	if err != nil {
+		return nil, fmt.Errorf("look for namespaces in %s: %w", dir, err)
+	}
+	for _, path := range left {
+		if err := netlab.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove old admin socket: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder: %w", err)
+	}
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("listen on admin socket: %w", err)
+	}
+	return listener, nil
+}
+
+func (v *server) run(ctx context.Context, admin net.Listener, stdout io.Writer) error {
+	if err := v.plane.Sync(); err != nil {
+		return fmt.Errorf("build the world: %w", err)
+	}
+	address, endpoint, err := v.listenEC2(ctx)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return v.plane.Run(ctx) })
+	group.Go(func() error { return v.drive(ctx) })
+	group.Go(func() error { return serveHTTP(ctx, endpoint, v.afterPlane(v.ec2)) })
+	group.Go(func() error { return serveHTTP(ctx, admin, v.admin()) })
+	if err := v.announce(stdout, address); err != nil {
+		group.Go(func() error { return err })
+	}
+	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// listenEC2 listens for EC2 requests at the address of the service "ec2".
+func (v *server) listenEC2(ctx context.Context) (url string, listener net.Listener, err error) {
+	for _, service := range v.Model.Services() {
+		if service.Name != scenario.EC2Service {
+			continue
+		}
+		ns, err := netlab.Open(v.plane.ServicePath(service))
+		if err != nil {
+			return "", nil, err
+		}
+		defer ns.Close()
+		listener, err := ns.Listen(ctx, "tcp4", net.JoinHostPort(service.Addr.String(), ec2Port))
+		return "http://" + service.Addr.String(), listener, err
+	}
+	return "", nil, fmt.Errorf("find service %q: not in the model", scenario.EC2Service)
+}
+
+// drive lets the model's transitions happen when they are due.
+func (v *server) drive(ctx context.Context) error {
+	for {
+		changed := v.Model.Changed() // before Next, so that no change is missed
+		var due <-chan time.Time
+		if at, something := v.Model.Next(); something {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-changed:
+		case now := <-due:
+			v.Model.Advance(now)
+		}
+	}
+}
+
+// afterPlane holds each answer back until the data plane has followed, so that what EC2 says is also true on the wire. Real
+// EC2 promises less, but there nobody can tell a slow fake from a bug of the client.
+func (v *server) afterPlane(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(&heldWriter{ResponseWriter: w, before: func() {
+			if err := v.plane.Sync(); err != nil {
+				v.log.Error("data plane is behind its model", "err", err)
+			}
+		}}, r)
+	})
+}
+
+// heldWriter does something before the first byte of an answer.
+type heldWriter struct {
+	http.ResponseWriter
+	before func()
+}
+
+func (w *heldWriter) WriteHeader(status int) {
+	w.release()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *heldWriter) Write(data []byte) (int, error) {
+	w.release()
+	return w.ResponseWriter.Write(data)
+}
+
+func (w *heldWriter) release() {
+	if w.before != nil {
+		w.before()
+		w.before = nil
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *heldWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// serveHTTP serves until ctx ends; requests in flight end with it.
+func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	s := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	stop := context.AfterFunc(ctx, func() { s.Close() })
+	defer stop()
+	err := s.Serve(listener)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
+}
+
+// announce prints the line that says the world stands.
+func (v *server) announce(stdout io.Writer, ec2 string) error {
+	err := json.NewEncoder(stdout).Encode(struct {
+		Ready      bool              `json:"ready"`
+		Admin      string            `json:"admin"`
+		EC2        string            `json:"ec2"`
+		Metadata   string            `json:"metadata"`
+		Namespaces map[string]string `json:"namespaces"` // by name of node, service or outside host
+	}{true, filepath.Join(v.dir, socketName), ec2, metadataURL, v.plane.Namespaces()})
+	if err != nil {
+		return fmt.Errorf("announce the world: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,244 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
+)
+
+// fabricNet is the fabric of one VPC as it stands in the kernel.
+type fabricNet struct {
+	ns     *netlab.Namespace
+	handle *netlink.Handle
+	rules  *rules
+	ports  map[string]*standingPort // by name
+}
+
+// standingPort is a port as it stands in the kernel.
+type standingPort struct {
+	port
+	index int                // of the fabric's end
+	stop  context.CancelFunc // ends the metadata server; nil without one
+}
+
+// newFabric makes a fabric without ports.
+func newFabric(path string) (*fabricNet, error) {
+	ns, err := netlab.New(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &fabricNet{ns: ns, ports: map[string]*standingPort{}}
+	if err := f.setUp(); err != nil {
+		return nil, errors.Join(err, f.close())
+	}
+	return f, nil
+}
+
+func (f *fabricNet) setUp() error {
+	// "default" is what ports copy when they are made. IPv4 settings of a new namespace may come from the machine, so all
+	// are set.
+	for _, s := range [][2]string{
+		{"net.ipv4.ip_forward", "1"},
+		{"net.ipv4.conf.all.rp_filter", "0"}, // the source check is done by rules that count
+		{"net.ipv4.conf.default.rp_filter", "0"},
+		{"net.ipv4.conf.all.send_redirects", "0"}, // two addresses of one ENI talk through one port; that is no detour
+		{"net.ipv4.conf.default.send_redirects", "0"},
+		{"net.ipv4.conf.all.arp_ignore", "1"},       // a port answers for its own subnet's gateway only
+		{"net.ipv6.conf.default.disable_ipv6", "1"}, // no IPv6 in the model yet; spares the neighbour table
+	} {
+		if err := f.ns.SetSysctl(s[0], s[1]); err != nil {
+			return err
+		}
+	}
+	var err error
+	if f.handle, err = f.ns.Netlink(); err != nil {
+		return err
+	}
+	f.rules, err = newRules(f.ns)
+	return err
+}
+
+// prune removes what is no longer wanted: ports, then addresses. It comes before anything new, because a link name, a MAC
+// or an address may move from one port to another.
+func (f *fabricNet) prune(want fabric) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(f.ports)) {
+		have := f.ports[name]
+		next, wanted := want.Ports[name]
+		if !wanted || next.portIdentity != have.portIdentity {
+			errs = append(errs, f.unplug(have))
+			continue
+		}
+		gone, _ := difference(have.Secondary, next.Secondary)
+		for _, addr := range gone {
+			errs = append(errs, f.unroute(have, addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// extend adds what is missing. Rules come before routes: an address that is delivered may be answered from at once, and
+// that answer must not count as a spoof.
+func (p *Plane) extend(f *fabricNet, want fabric) error {
+	if err := f.rules.apply(elementsOf(want)); err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(want.Ports)) {
+		next := want.Ports[name]
+		g := p.guests[next.Guest]
+		if g == nil {
+			continue // its failure is reported already
+		}
+		if err := p.extendPort(f, g, next); err != nil {
+			errs = append(errs, fmt.Errorf("port %s of %s: %w", name, next.Primary, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
+	have := f.ports[next.Name]
+	if have == nil {
+		var err error
+		if have, err = p.plug(f, g, next); err != nil {
+			return err
+		}
+	}
+	_, added := difference(have.Secondary, next.Secondary)
+	for _, addr := range added {
+		if err := f.route(have, addr); err != nil {
+			return err
+		}
+	}
+	have.Public, have.Unchecked = next.Public, next.Unchecked // these are in the rules
+	if err := g.routePublics(have.Link, have.Publics, next.Publics); err != nil {
+		return err
+	}
+	have.Publics = next.Publics
+	return nil
+}
+
+// plug makes a port: the link with both ends in place, then all that its primary address needs.
+func (p *Plane) plug(f *fabricNet, g *guestNS, next port) (*standingPort, error) {
+	mac, err := net.ParseMAC(next.MAC)
+	if err != nil {
+		return nil, fmt.Errorf("read MAC: %w", err)
+	}
+	err = netlab.Veth(
+		netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU},
+		netlab.End{NS: g.ns, Name: next.Link, MAC: mac, MTU: next.MTU, Down: !next.Up},
+	)
+	if err != nil {
+		return nil, err
+	}
+	made := &standingPort{port: port{portIdentity: next.portIdentity}}
+	if err := p.furnish(f, g, made, mac); err != nil {
+		return nil, errors.Join(err, f.unplug(made))
+	}
+	f.ports[made.Name] = made
+	return made, nil
+}
+
+func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.HardwareAddr) error {
+	link, err := f.handle.LinkByName(made.Name)
+	if err != nil {
+		return fmt.Errorf("find new link: %w", err)
+	}
+	made.index = link.Attrs().Index
+	if !made.outside() {
+		// The gateway first: ICMP errors come from a port's first address.
+		for _, addr := range []netip.Addr{made.Gateway, metadataAddr} {
+			if err := netlab.AddAddr(f.ns, made.Name, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := netlab.Neigh(f.ns, made.Name, made.Primary, mac); err != nil {
+		return err
+	}
+	if err := f.route(made, made.Primary); err != nil {
+		return err
+	}
+	if made.Instance != "" && p.options.Metadata != nil {
+		if err := p.serveMetadata(f, made); err != nil {
+			return err
+		}
+	}
+	if made.Up {
+		return g.configure(made.port)
+	}
+	return nil
+}
+
+// unplug removes a port. Addresses, neighbours and routes go with the link, and so does the guest's end.
+func (f *fabricNet) unplug(have *standingPort) error {
+	if have.stop != nil {
+		have.stop()
+	}
+	err := netlab.DelLink(f.ns, have.Name)
+	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !gone {
+		return err
+	}
+	// Not found is as good: somebody deleted the guest's end, or the guest's namespace ended.
+	delete(f.ports, have.Name)
+	return nil
+}
+
+// route sends an address to its port. The primary is on the link; the others go via the primary, whose neighbour entry
+// thereby serves all.
+func (f *fabricNet) route(p *standingPort, addr netip.Addr) error {
+	if err := f.handle.RouteAdd(p.routeTo(addr)); err != nil {
+		return fmt.Errorf("route %s: %w", addr, err)
+	}
+	if addr != p.Primary {
+		at, _ := slices.BinarySearchFunc(p.Secondary, addr, netip.Addr.Compare)
+		p.Secondary = slices.Insert(p.Secondary, at, addr)
+	}
+	return nil
+}
+
+func (f *fabricNet) unroute(p *standingPort, addr netip.Addr) error {
+	if err := f.handle.RouteDel(p.routeTo(addr)); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("unroute %s: %w", addr, err)
+	}
+	p.Secondary = slices.DeleteFunc(slices.Clone(p.Secondary), func(a netip.Addr) bool { return a == addr })
+	return nil
+}
+
+func (p *standingPort) routeTo(addr netip.Addr) *netlink.Route {
+	r := &netlink.Route{
+		LinkIndex: p.index,
+		Dst:       &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())},
+		Scope:     netlink.SCOPE_LINK,
+	}
+	if addr != p.Primary {
+		r.Gw, r.Scope, r.Flags = p.Primary.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
+	}
+	return r
+}
+
+// close takes the fabric down at one stroke: the kernel removes the links with the namespace, in its own time.
+func (f *fabricNet) close() error {
+	for _, p := range f.ports {
+		if p.stop != nil {
+			p.stop()
+		}
+	}
+	if f.rules != nil {
+		f.rules.close()
+	}
+	if f.handle != nil {
+		f.handle.Close()
+	}
+	return f.ns.Close()
+}

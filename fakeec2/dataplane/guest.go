@@ -1,0 +1,116 @@
+package dataplane
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
+)
+
+// guestNS is the namespace of a guest that stands.
+type guestNS struct {
+	guest
+	ns *netlab.Namespace
+}
+
+// openGuest makes a guest's namespace, or opens it where the model names one that exists.
+func (p *Plane) openGuest(want guest) error {
+	if p.guests[want.Path] != nil {
+		return nil
+	}
+	ns, err := netlab.New(want.Path)
+	if errors.Is(err, os.ErrExist) {
+		ns, err = netlab.Open(want.Path)
+	}
+	if err != nil {
+		return err
+	}
+	g := &guestNS{guest: want, ns: ns}
+	if err := g.boot(); err != nil {
+		return errors.Join(err, ns.Close())
+	}
+	p.guests[want.Path] = g
+	return nil
+}
+
+// boot sets what a node's image sets before the first link is there.
+func (g *guestNS) boot() error {
+	if !g.Node {
+		return nil
+	}
+	profile := strconv.Itoa(g.Image.RPFilter)
+	for _, s := range [][2]string{
+		{"net.ipv4.conf.all.rp_filter", profile},
+		{"net.ipv4.conf.default.rp_filter", profile}, // links copy it when they are made
+		{"net.ipv4.conf.lo.rp_filter", profile},
+		{"net.ipv4.ip_forward", "1"},
+	} {
+		if err := g.ns.SetSysctl(s[0], s[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// configure does what an image's DHCP client does for the primary link: address, gateway, default route, MTU (which the
+// link has from birth). The address is a /32 with the gateway onlink, so that the guest asks by ARP for its gateway only.
+// Secondary links stay down and bare: their addresses are no business of DHCP.
+func (g *guestNS) configure(want port) error {
+	if err := netlab.AddAddr(g.ns, want.Link, netip.PrefixFrom(want.Primary, want.Primary.BitLen())); err != nil {
+		return err
+	}
+	if !g.Node {
+		// Services and outside hosts are no images under test: they never ask for anything.
+		if err := netlab.Neigh(g.ns, want.Link, want.Gateway, want.fabricMAC()); err != nil {
+			return err
+		}
+	}
+	if want.outside() {
+		return nil // knows public addresses only: see routePublics
+	}
+	return netlab.AddRoute(g.ns, netlab.Route{Via: want.Gateway, Link: want.Link, Onlink: true})
+}
+
+// routePublics brings an outside host's routes from one set of public addresses to another.
+func (g *guestNS) routePublics(link string, have, want []netip.Addr) error {
+	gone, added := difference(have, want)
+	route := func(a netip.Addr) netlab.Route {
+		return netlab.Route{Dst: netip.PrefixFrom(a, a.BitLen()), Via: transit, Link: link, Onlink: true}
+	}
+	for _, a := range gone {
+		if err := netlab.DelRoute(g.ns, route(a)); err != nil {
+			return err
+		}
+	}
+	for _, a := range added {
+		if err := netlab.AddRoute(g.ns, route(a)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *guestNS) close() error {
+	if err := g.ns.Close(); err != nil {
+		return fmt.Errorf("close guest: %w", err)
+	}
+	return nil
+}
+
+// difference tells what is only in have and what is only in want. Both are ascending.
+func difference(have, want []netip.Addr) (gone, added []netip.Addr) {
+	for len(have) > 0 || len(want) > 0 {
+		switch {
+		case len(want) == 0 || len(have) > 0 && have[0].Less(want[0]):
+			gone, have = append(gone, have[0]), have[1:]
+		case len(have) == 0 || want[0].Less(have[0]):
+			added, want = append(added, want[0]), want[1:]
+		default:
+			have, want = have[1:], want[1:]
+		}
+	}
+	return gone, added
+}

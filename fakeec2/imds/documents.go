@@ -1,0 +1,79 @@
+package imds
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
+)
+
+const (
+	// credentialsLast is how long a role's credentials are good; source: EC2 user guide, "at most six hours".
+	credentialsLast = 6 * time.Hour
+	// credentialsTurn is how often they change. New ones are there at least five minutes before the old ones expire.
+	credentialsTurn = time.Hour
+)
+
+// identity is the instance identity document. Source: EC2 user guide; version is that of the document's form.
+type identity struct {
+	AccountID        string  `json:"accountId"`
+	Architecture     string  `json:"architecture"`
+	AvailabilityZone string  `json:"availabilityZone"`
+	ImageID          string  `json:"imageId"`
+	InstanceID       string  `json:"instanceId"`
+	InstanceType     string  `json:"instanceType"`
+	KernelID         *string `json:"kernelId"`
+	PendingTime      string  `json:"pendingTime"`
+	PrivateIP        string  `json:"privateIp"`
+	RamdiskID        *string `json:"ramdiskId"`
+	Region           string  `json:"region"`
+	Version          string  `json:"version"`
+}
+
+func (s *Server) identityDocument(i vpc.Instance) string {
+	return document(identity{
+		AccountID: s.model.Account(), Architecture: "x86_64", AvailabilityZone: i.AZ, ImageID: i.ImageID, InstanceID: i.ID,
+		InstanceType: i.Type, PendingTime: stamp(i.LaunchTime), PrivateIP: i.PrivateIP.String(), Region: s.model.Region(),
+		Version: "2017-09-30",
+	})
+}
+
+func (s *Server) profileInfo(i vpc.Instance) string {
+	return document(struct {
+		Code, LastUpdated, InstanceProfileArn, InstanceProfileId string
+	}{
+		"Success", stamp(i.LaunchTime),
+		fmt.Sprintf("arn:aws:iam::%s:instance-profile/%s", s.model.Account(), i.Role), "AIPAFAKE" + unique(i.ID),
+	})
+}
+
+// credentials are a role's credentials. They are visibly fake, differ between instances, and change as real ones do.
+func credentials(i vpc.Instance, now time.Time) string {
+	since := now.Truncate(credentialsTurn)
+	return document(struct {
+		Code, LastUpdated, Type, AccessKeyId, SecretAccessKey, Token, Expiration string
+	}{
+		"Success", stamp(since), "AWS-HMAC", "ASIAFAKE" + unique(i.ID), "fake-secret-of-" + i.ID,
+		fmt.Sprintf("fake-token-of-%s-since-%d", i.ID, since.Unix()), stamp(since.Add(credentialsLast)),
+	})
+}
+
+// unique is the end of an instance's id in the form of an IAM id: what tells instances apart in 12 capitals and digits.
+func unique(instance string) string {
+	const length = 12
+	return strings.ToUpper(instance[max(0, len(instance)-length):])
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// document prints as metadata do: indented by two, no newline at the end.
+func document(v any) string {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		// Only strings go in, and every string can be printed.
+		panic(fmt.Sprintf("print metadata document: %v", err))
+	}
+	return string(text)
+}
