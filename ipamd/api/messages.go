@@ -56,6 +56,7 @@ type PodNetwork struct {
 	ENI      string         `json:"eni,omitempty"`    // for people and logs
 	Device   int            `json:"device"`           // device index of that ENI, for people and logs
 	Routes   []netip.Prefix `json:"routes,omitempty"` // destinations beyond the default route; none today
+	Repeat   bool           `json:"repeat,omitempty"` // the attachment was done before: a live pod, whose veth a failed repeat must leave alone
 }
 
 // DoneRequest says that the recipe has been carried out. Until it is answered the assignment belongs to the connection.

@@ -1,0 +1,164 @@
+// Package cni is the CNI plugin: it asks the node daemon for a recipe, carries it out in the pod's namespace and says so.
+//
+// It owns the plugin's side of the CNI specification (0.4.0, 1.0.0, 1.1.0) and of the conversation with the daemon. It never
+// chooses an address, never speaks to EC2 or Kubernetes, keeps no state of its own but the record of a DEL that found no
+// daemon, and prints nothing but its result. It is exec'd for every pod, so each import is paid for at each pod's start:
+// imports_test.go holds the budget. Start reading at Main, then add.go; conf.go reads all input.
+package cni
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
+
+	"github.com/vpc-cni/vpc-cni/cni/podnet"
+	"github.com/vpc-cni/vpc-cni/ipamd/api"
+)
+
+// The plugin's times. A runtime gives a sandbox about two minutes; each command stays well inside.
+const (
+	assignDeadline = 50 * time.Second // for the daemon to find an address; its own cap is 60 s
+	answerMargin   = 5 * time.Second  // beyond assignDeadline, so that the daemon's own reason arrives
+	doneTimeout    = 20 * time.Second // a state save, and where set the wait for an annotation or a policy agent
+	askTimeout     = 10 * time.Second // release, check, status and GC: answered from memory and one save
+	maxStdin       = 4 << 20          // bytes; a GC configuration with 1,000 attachments has 100 kB
+	about          = "aws-cni: the CNI plugin of vpc-cni, exec'd by a container runtime"
+)
+
+// Main runs the command that the environment names and returns the exit code. command is CNI_COMMAND: VERSION and the
+// bare call read no configuration.
+func Main(command string) int {
+	if command != "" && command != "VERSION" {
+		if err := screenStdin(); err != nil {
+			return fail(err)
+		}
+	}
+	supported := version.PluginSupports("0.4.0", "1.0.0", "1.1.0")
+	commands := skel.CNIFuncs{Add: add, Del: del, Check: check, GC: gc, Status: status}
+	if err := skel.PluginMainFuncsWithError(commands, supported, about); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+func fail(err *types.Error) int {
+	if err := err.Print(); err != nil {
+		fmt.Fprintln(os.Stderr, "print error:", err)
+	}
+	return 1
+}
+
+// screenStdin refuses a configuration that is not JSON with the place where it breaks, which skel's own refusal does not
+// name, and puts what it read back in front of skel.
+func screenStdin() *types.Error {
+	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxStdin+1))
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, "network configuration on stdin cannot be read", err.Error())
+	}
+	if len(data) > maxStdin {
+		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is too long",
+			fmt.Sprintf("more than %d bytes", maxStdin))
+	}
+	if err := checkSyntax(data); err != nil {
+		return err
+	}
+	if err := replaceStdin(data); err != nil {
+		return types.NewError(types.ErrIOFailure, "network configuration cannot be passed on", err.Error())
+	}
+	return nil
+}
+
+// replaceStdin puts data where the process' standard input was, as a file in memory.
+func replaceStdin(data []byte) error {
+	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("make memory file: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "stdin")
+	defer file.Close()
+	if _, err := file.Write(data); err != nil {
+		return fmt.Errorf("fill memory file: %w", err)
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("rewind memory file: %w", err)
+	}
+	return unix.Dup3(fd, int(os.Stdin.Fd()), 0)
+}
+
+// refusal turns an error of the daemon, or of the way to it, into what the runtime is told. What has no code of its own
+// is a lost connection or a passed deadline: code 11, try again later.
+func refusal(doing string, err error) *types.Error {
+	var answer *api.Error
+	if errors.As(err, &answer) {
+		return types.NewError(answer.Code, doing+": "+answer.Msg, answer.Details)
+	}
+	return types.NewError(api.CodeTryAgain, doing+": no answer from the node daemon", err.Error())
+}
+
+// kernelError turns an error of podnet into what the runtime is told.
+func kernelError(doing string, err error) *types.Error {
+	var differs *podnet.Difference
+	switch {
+	case errors.Is(err, podnet.ErrHostNamespace):
+		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the host's own namespace", "")
+	case errors.As(err, &differs):
+		return types.NewError(api.CodeDiffers, doing+": the kernel differs from the recipe", differs.Error())
+	}
+	return types.NewError(types.ErrInternal, doing, err.Error())
+}
+
+// ask calls the daemon once over a connection of its own.
+func ask(socket string, question func(context.Context, *api.Client) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	client, err := api.Dial(ctx, socket)
+	if err != nil {
+		return err
+	}
+	return errors.Join(question(ctx, client), client.Close())
+}
+
+// attachment is CNI's key of what a command speaks of.
+func attachment(c conf, args *skel.CmdArgs) api.Attachment {
+	return api.Attachment{Network: c.network, ContainerID: args.ContainerID, IfName: args.IfName}
+}
+
+// checkSyntax names line and column of the first error in a JSON text.
+func checkSyntax(data []byte) *types.Error {
+	err := json.Unmarshal(data, &struct{}{})
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax):
+		line, column := place(data, syntax.Offset)
+		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not JSON",
+			fmt.Sprintf("line %d, column %d: %v", line, column, syntax))
+	case errors.As(err, &kind):
+		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not a JSON object",
+			"it is of type "+kind.Value)
+	}
+	return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not JSON", err.Error())
+}
+
+// place is the line and column (both from 1) of a byte offset.
+func place(data []byte, offset int64) (line, column int) {
+	line, column = 1, 1
+	for _, b := range data[:min(max(offset-1, 0), int64(len(data)))] {
+		column++
+		if b == '\n' {
+			line, column = line+1, 1
+		}
+	}
+	return line, column
+}

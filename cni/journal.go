@@ -1,0 +1,41 @@
+package cni
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
+
+// failed notes a failure in the log file, if one is configured, and returns it for the runtime.
+func (c conf) failed(command string, refused *types.Error) error {
+	if log, closeLog := c.journal(); log != nil {
+		log.Error("command failed", "command", command, "code", refused.Code, "msg", refused.Msg, "details", refused.Details)
+		closeLog()
+	}
+	return refused
+}
+
+// note tells of something that succeeded, but not the usual way.
+func (c conf) note(msg, sandbox string, err error) {
+	if strings.EqualFold(c.logLevel, "error") {
+		return
+	}
+	if log, closeLog := c.journal(); log != nil {
+		log.Warn(msg, "sandbox", sandbox, "err", err)
+		closeLog()
+	}
+}
+
+// journal opens the log file. A file that cannot be opened is no reason to fail a pod.
+func (c conf) journal() (*slog.Logger, func()) {
+	if c.logFile == "" {
+		return nil, nil
+	}
+	file, err := os.OpenFile(c.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, nil
+	}
+	return slog.New(slog.NewJSONHandler(file, nil)), func() { _ = file.Close() }
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// socketMode lets root and root's group connect; peer credentials are checked on top of it.
+const socketMode = 0o660
+
+// Listener is the daemon's unix socket.
+type Listener struct {
+	socket *net.UnixListener
+	path   string
+	file   fs.FileInfo // what Listen made, so that Close removes only that
+}
+
+// Listen makes the socket at path, and its folder. The socket file of a dead server is replaced; a live server's is not,
+// nor is anything that is not a socket. The socket appears at path with its final mode, in one rename.
+func Listen(path string) (*Listener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make socket folder: %w", err)
+	}
+	if err := refuseLive(path); err != nil {
+		return nil, err
+	}
+	temporary := path + ".new"
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("remove half-made socket: %w", err)
+	}
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("make socket: %w", err)
+	}
+	socket.SetUnlinkOnClose(false) // it would remove the temporary name
+	file, err := publish(temporary, path)
+	if err != nil {
+		_ = socket.Close()
+		return nil, err
+	}
+	return &Listener{socket: socket, path: path, file: file}, nil
+}
+
+// refuseLive reports an error unless path is free or holds a socket that nobody listens on.
+func refuseLive(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at socket path: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("listen on %s: the path exists and is not a socket", path)
+	}
+	conn, err := net.Dial("unix", path)
+	switch {
+	case err == nil:
+		_ = conn.Close()
+		return fmt.Errorf("listen on %s: another server answers there", path)
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil
+	}
+	return fmt.Errorf("listen on %s: %w", path, err)
+}
+
+func publish(temporary, path string) (fs.FileInfo, error) {
+	if err := os.Chmod(temporary, socketMode); err != nil {
+		return nil, fmt.Errorf("set mode of socket: %w", err)
+	}
+	file, err := os.Lstat(temporary)
+	if err != nil {
+		return nil, fmt.Errorf("look at socket: %w", err)
+	}
+	if err := os.Rename(temporary, path); err != nil {
+		return nil, fmt.Errorf("publish socket: %w", err)
+	}
+	return file, nil
+}
+
+// Close stops listening and removes the socket file, unless another server has put its own there.
+func (l *Listener) Close() error {
+	if file, err := os.Lstat(l.path); err == nil && os.SameFile(file, l.file) {
+		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("remove socket: %w", err), l.socket.Close())
+		}
+	}
+	if err := l.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("close socket: %w", err)
+	}
+	return nil
+}
+
+// peerUID asks the kernel who connected. Source: unix(7), SO_PEERCRED: the credentials are those of connect(2).
+func peerUID(conn *net.UnixConn) (uint32, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("reach socket: %w", err)
+	}
+	var credentials *syscall.Ucred
+	var optErr error
+	err = raw.Control(func(fd uintptr) {
+		credentials, optErr = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	})
+	if err := errors.Join(err, optErr); err != nil {
+		return 0, fmt.Errorf("read peer credentials: %w", err)
+	}
+	return credentials.Uid, nil
+}
