@@ -1,0 +1,181 @@
+// Package hostnet keeps the node's side of the data path in the kernel: ENI links, routing tables and rules, and one
+// nftables table that decides by which ENI a packet leaves and what is source-translated.
+//
+// It owns everything that carries its numbers (numbers.go): it writes them, repairs them and removes them with Clean. It
+// never touches an object that is not its own, never moves a link between namespaces, and writes no pod's link or route:
+// those are the plugin's, hostnet only reports them. It knows nothing of EC2 or Kubernetes.
+//
+// The cost of a packet does not depend on the number of pods: one rule looks up the table of pods, one nftables map gives
+// the ENI of a source address. Start with desired.go, which turns the wanted pool.HostState into a State, then Apply here.
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+)
+
+// Config is what does not change while the daemon runs.
+type Config struct {
+	// MTU, in bytes, is set on every ENI link. 0 leaves the links' MTUs alone.
+	MTU int
+	// VethPrefix begins the name of every pod's host link: what arrives by such a link comes from a pod.
+	VethPrefix string
+	// ExternalSNAT says that something outside the node translates what leaves the VPC: pods' packets then leave by their
+	// own ENI, untranslated. False: new connections from pods to outside the VPC leave by the primary ENI with its primary
+	// address, because only that address may have a public one.
+	ExternalSNAT bool
+	// NodePort makes replies to connections that came in for an address of the node leave by the ENI that they came by.
+	NodePort bool
+	// Logger gets one line for each repair.
+	Logger *slog.Logger
+}
+
+// Host is this node's kernel. All its methods work in the network namespace of the calling thread, and each needs
+// CAP_NET_ADMIN there; Apply also needs a writable /proc/sys/net.
+type Host struct {
+	cfg     Config
+	log     *slog.Logger
+	changes chan struct{}
+
+	mu    sync.Mutex // one reader or writer of the kernel at a time
+	links []string   // names of the ENI links of the last Apply: what Dump shows besides our own objects
+}
+
+// vethPrefixMax leaves the rest of a link's name (15 bytes) to the eleven hex digits that name a pod.
+const vethPrefixMax = 4
+
+// New checks the settings. It touches nothing.
+func New(cfg Config) (*Host, error) {
+	switch {
+	case cfg.Logger == nil:
+		return nil, errors.New("make host network: no logger")
+	case cfg.VethPrefix == "" || len(cfg.VethPrefix) > vethPrefixMax || strings.ContainsAny(cfg.VethPrefix, "/ *\""):
+		return nil, fmt.Errorf("make host network: veth prefix %q is not 1 to %d plain characters", cfg.VethPrefix, vethPrefixMax)
+	case cfg.MTU < 0:
+		return nil, fmt.Errorf("make host network: MTU %d is negative", cfg.MTU)
+	}
+	return &Host{cfg: cfg, log: cfg.Logger, changes: make(chan struct{}, 1)}, nil
+}
+
+// Changes delivers after links, addresses, routes or rules changed, while Run runs. Changes are merged: one value may stand
+// for many, and at most one comes in changesInterval.
+func (h *Host) Changes() <-chan struct{} { return h.changes }
+
+// Apply brings the kernel to the wanted state and reports what it was then seen to hold. It reads everything first and
+// writes only the difference, so it is idempotent and repairs what others have changed. An ENI whose link has not appeared
+// yet is left out of the report; that is no error. The report is also good when there is an error: it is what a final
+// reading of the kernel showed, empty only where that reading failed.
+func (h *Host) Apply(ctx context.Context, want pool.HostState) (pool.HostReport, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k, err := openKernel()
+	if err != nil {
+		return pool.HostReport{}, fmt.Errorf("apply host state: %w", err)
+	}
+	defer k.close()
+
+	present, err := k.readLinks()
+	if err != nil {
+		return pool.HostReport{}, fmt.Errorf("apply host state: %w", err)
+	}
+	names := matchLinks(want.ENIs, present)
+	desired := Desired(h.cfg, want, names)
+	h.links = desired.linkNames()
+
+	found, err := k.observe(present, desired)
+	if err != nil {
+		return pool.HostReport{}, fmt.Errorf("apply host state: %w", err)
+	}
+	steps := difference(desired, found)
+	if len(steps) == 0 {
+		return report(want, names, desired, found), nil
+	}
+	repairErr := h.repair(ctx, k, steps)
+
+	if present, err = k.readLinks(); err == nil {
+		found, err = k.observe(present, desired)
+	}
+	if err != nil {
+		return pool.HostReport{}, fmt.Errorf("apply host state: %w", errors.Join(repairErr, err))
+	}
+	if repairErr != nil {
+		repairErr = fmt.Errorf("apply host state: %w", repairErr)
+	}
+	return report(want, names, desired, found), repairErr
+}
+
+// repair carries out the steps in their order. One that fails does not stop the others: an ENI that is not well must not
+// hold up its neighbours.
+func (h *Host) repair(ctx context.Context, k *kernel, steps []step) error {
+	var errs []error
+	for _, s := range steps {
+		if err := ctx.Err(); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		if err := s.do(k); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.text, err))
+			continue
+		}
+		h.log.Info("kernel state repaired", "step", s.text)
+	}
+	return errors.Join(errs...)
+}
+
+// Dump is the text of everything of ours that the kernel holds, in the form of State.String.
+func (h *Host) Dump(ctx context.Context) (string, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	k, err := openKernel()
+	if err != nil {
+		return "", fmt.Errorf("dump host state: %w", err)
+	}
+	defer k.close()
+	present, err := k.readLinks()
+	if err != nil {
+		return "", fmt.Errorf("dump host state: %w", err)
+	}
+	var shown State
+	for _, name := range h.links {
+		shown.Links = append(shown.Links, Link{Name: name})
+	}
+	found, err := k.observe(present, shown)
+	if err != nil {
+		return "", fmt.Errorf("dump host state: %w", err)
+	}
+	return found.String(), nil
+}
+
+// Clean removes every object of ours: rules, routes (the pods' too), addresses and the nftables table, in the order in which
+// traffic suffers least. Sysctls, MTUs and links that are up stay: they had no owner before. It works without an Apply
+// before it, so that another process can clean up after a daemon.
+func (h *Host) Clean(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	k, err := openKernel()
+	if err != nil {
+		return fmt.Errorf("clean host state: %w", err)
+	}
+	defer k.close()
+	present, err := k.readLinks()
+	if err != nil {
+		return fmt.Errorf("clean host state: %w", err)
+	}
+	found, err := k.observe(present, State{})
+	if err != nil {
+		return fmt.Errorf("clean host state: %w", err)
+	}
+	h.links = nil
+	if err := h.repair(ctx, k, removal(found)); err != nil {
+		return fmt.Errorf("clean host state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package hostnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// Run watches the namespace's links, IPv4 addresses, routes and rules, and feeds Changes; the first value comes as soon as it
+// watches, for all that changed before. It returns nil when ctx ends, and an error when it cannot watch. It does not tell its
+// own Apply's changes from others': the Apply that follows finds nothing to do.
+func (h *Host) Run(ctx context.Context) error {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
+	if err != nil {
+		return fmt.Errorf("watch kernel: %w", err)
+	}
+	defer socket.Close()
+	defer context.AfterFunc(ctx, socket.Close)() // ends a Receive that waits
+
+	events := make(chan struct{}, 1)
+	pacing, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		pace(pacing, events, h.changes)
+	}()
+	defer func() { stop(); <-ended }()
+	signal(events)
+	for {
+		_, _, err := socket.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil, errors.Is(err, unix.ENOBUFS): // more events than the buffer holds: a change all the same
+			signal(events)
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+		default:
+			return fmt.Errorf("watch kernel: %w", err)
+		}
+	}
+}
+
+// pace passes events on: the first at once, more not before changesInterval has passed.
+func pace(ctx context.Context, events <-chan struct{}, out chan<- struct{}) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+			signal(out)
+		}
+		rest := time.NewTimer(changesInterval)
+		select {
+		case <-ctx.Done():
+			rest.Stop()
+			return
+		case <-rest.C:
+		}
+	}
+}
+
+// signal leaves a note unless one is there already.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}
