@@ -43,6 +43,7 @@ var law = []rule{
 	{under: "fakeec2/ec2api", may: []string{"fakeec2/vpc", "fakeec2/fault"}, reason: "adapters see one core package, and the fault table"},
 	{under: "fakeec2/imds", may: []string{"fakeec2/vpc", "fakeec2/fault"}, reason: "adapters see one core package, and the fault table"},
 	{under: "fakeec2/dataplane", may: []string{"fakeec2/vpc", "fakeec2/netlab"}, reason: "adapters see one core package, and the namespace kit"},
+	{under: "fakeec2/scenario", may: []string{"fakeec2/vpc", "fakeec2/fault"}, reason: "a scenario describes a world of the model"},
 	{under: "fakeec2/netlab", may: []string{}, reason: "the kit knows nothing of AWS"},
 }
 

@@ -21,6 +21,8 @@ type fabricNet struct {
 	handle *netlink.Handle
 	rules  *rules
 	ports  map[string]*standingPort // by name
+
+	lastIndex int // of the ports' links
 }
 
 // standingPort is a port as it stands in the kernel.
@@ -128,6 +130,16 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 	return nil
 }
 
+// nextIndex gives each port an interface index that no guest's own count reaches, so that the two ends of a pair differ
+// (netlab.End says why).
+func (f *fabricNet) nextIndex() int {
+	f.lastIndex = max(f.lastIndex, firstPortIndex-1) + 1
+	return f.lastIndex
+}
+
+// firstPortIndex is above what a guest with hundreds of pods counts to.
+const firstPortIndex = 1_000_000
+
 // plug makes a port: the link with both ends in place, then all that its primary address needs.
 func (p *Plane) plug(f *fabricNet, g *guestNS, next port) (*standingPort, error) {
 	mac, err := net.ParseMAC(next.MAC)
@@ -135,7 +147,7 @@ func (p *Plane) plug(f *fabricNet, g *guestNS, next port) (*standingPort, error)
 		return nil, fmt.Errorf("read MAC: %w", err)
 	}
 	err = netlab.Veth(
-		netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU},
+		netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU, Index: f.nextIndex()},
 		netlab.End{NS: g.ns, Name: next.Link, MAC: mac, MTU: next.MTU, Down: !next.Up},
 	)
 	if err != nil {
