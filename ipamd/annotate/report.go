@@ -1,0 +1,94 @@
+package annotate
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+)
+
+// reportEvery is the shortest time between two reports of one reason: hundreds of pods fail for the same one.
+const reportEvery = 10 * time.Minute
+
+// patience is how many attempts in a row may fail before a passing kind of trouble is reported: a single throttled or lost
+// request is everyday life. The third failure comes about half a second after the first.
+const patience = 3
+
+// report tells people about trouble, once for each reason.
+type report struct {
+	logger *slog.Logger
+	event  func(reason, message string)
+	now    func() time.Time
+
+	mu      sync.Mutex
+	last    map[string]time.Time
+	ongoing bool
+}
+
+// advice gives the event's reason and what to do, for the reasons that a person can do something about.
+func advice(reason string) (event, text string) {
+	switch reason {
+	case reasonForbidden:
+		return "PodAnnotationForbidden", "the API server forbids this service account to patch pods: grant it the verbs get and patch on pods, or turn ANNOTATE_POD_IP off. Pods start, but policy engines learn their addresses late"
+	case reasonWebhook:
+		return "PodAnnotationDenied", "an admission webhook or policy refuses the pod-IP annotation: exempt this service account or the annotation key"
+	case reasonInvalid:
+		return "PodAnnotationInvalid", "the API server finds the pod-IP annotation invalid: check ANNOTATE_POD_IP_KEYS"
+	case reasonUnauthorized:
+		return "PodAnnotationUnauthorized", "the API server does not accept this service account's token"
+	case reasonThrottled:
+		return "PodAnnotationThrottled", "the API server throttles the pod-IP annotation: check its priority and fairness settings"
+	case reasonServer, reasonTimeout, reasonUnreachable:
+		return "PodAnnotationDelayed", "the API server does not answer: pod-IP annotations are late and will be caught up"
+	}
+	return "", ""
+}
+
+// trouble takes one failed attempt.
+func (r *report) trouble(record pool.Annotation, why reply, failures int) {
+	event, text := advice(why.reason)
+	r.logger.Debug("annotation put off", "pod", record.Pod.Namespace+"/"+record.Pod.Name, "sandbox", record.Sandbox,
+		"addr", record.Addr, "wish", record.Wish, "reason", why.reason, "failures", failures, "err", why.err)
+	if event == "" || why.class != refused && failures < patience || !r.due(why.reason) {
+		return
+	}
+	r.logger.Warn("cannot write pod-IP annotation", "reason", why.reason, "advice", text,
+		"pod", record.Pod.Namespace+"/"+record.Pod.Name, "err", why.err)
+	message := text
+	if why.err != nil {
+		message += " (" + why.err.Error() + ")"
+	}
+	r.event(event, message)
+}
+
+// denied takes a final refusal of a clear.
+func (r *report) denied(record pool.Annotation, reason string) {
+	r.trouble(record, reply{class: refused, reason: reason}, 1)
+}
+
+func (r *report) due(reason string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.now()
+	if last, told := r.last[reason]; told && now.Sub(last) < reportEvery {
+		return false
+	}
+	if r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[reason] = now
+	r.ongoing = true
+	return true
+}
+
+// written takes a success.
+func (r *report) written() {
+	r.mu.Lock()
+	ongoing := r.ongoing
+	r.ongoing = false
+	r.mu.Unlock()
+	if ongoing {
+		r.logger.Info("pod-IP annotations are written again")
+	}
+}
