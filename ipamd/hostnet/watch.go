@@ -4,15 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
 // Run watches the namespace's links, IPv4 addresses, routes and rules, and feeds Changes; the first value comes as soon as it
 // watches, for all that changed before. It returns nil when ctx ends, and an error when it cannot watch. It does not tell its
-// own Apply's changes from others': the Apply that follows finds nothing to do.
+// own Apply's changes from others': the Apply that follows finds nothing to do. The pods' links and routes are left out: they
+// come and go with every pod, an Apply for each burst would take its time from the ADDs, and nothing of ours depends on them
+// (the audit looks after them).
 func (h *Host) Run(ctx context.Context) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
@@ -32,10 +38,11 @@ func (h *Host) Run(ctx context.Context) error {
 	defer func() { stop(); <-ended }()
 	signal(events)
 	for {
-		_, _, err := socket.Receive()
+		messages, _, err := socket.Receive()
 		switch {
 		case ctx.Err() != nil:
 			return nil
+		case err == nil && !slices.ContainsFunc(messages, h.concerns):
 		case err == nil, errors.Is(err, unix.ENOBUFS): // more events than the buffer holds: a change all the same
 			signal(events)
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
@@ -43,6 +50,37 @@ func (h *Host) Run(ctx context.Context) error {
 			return fmt.Errorf("watch kernel: %w", err)
 		}
 	}
+}
+
+// concerns says whether a message of the kernel is about more than a pod's link or a pod's route. What cannot be read
+// concerns.
+func (h *Host) concerns(message syscall.NetlinkMessage) bool {
+	switch message.Header.Type {
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
+		link, err := netlink.LinkDeserialize(nil, message.Data)
+		return err != nil || !strings.HasPrefix(link.Attrs().Name, h.cfg.VethPrefix)
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		return routeTable(message.Data) != tablePods
+	default:
+		return true
+	}
+}
+
+// routeTable reads the table of a route message; 0 where there is none.
+func routeTable(data []byte) int {
+	if len(data) < unix.SizeofRtMsg {
+		return 0
+	}
+	attrs, err := nl.ParseRouteAttr(data[unix.SizeofRtMsg:])
+	if err != nil {
+		return 0
+	}
+	for _, attr := range attrs {
+		if attr.Attr.Type == unix.RTA_TABLE && len(attr.Value) == 4 {
+			return int(nl.NativeEndian().Uint32(attr.Value))
+		}
+	}
+	return 0
 }
 
 // pace passes events on: the first at once, more not before changesInterval has passed.

@@ -49,6 +49,16 @@ func TestRunDeliversChangesOfEveryKind(t *testing.T) {
 	l.must(netlab.DelLink(l.node, "eth1"))
 	awaitChange(t, h, "a link")
 
+	// A pod's link and route come and go with every pod: no reason to look at everything.
+	l.must(netlab.Veth(netlab.End{NS: l.node, Name: "eni0123456789a"}, netlab.End{NS: l.outside, Name: "pod"}))
+	l.must(netlab.AddRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix("10.0.1.77/32"), Link: "eni0123456789a", Table: tablePods}))
+	l.must(netlab.DelLink(l.node, "eni0123456789a"))
+	select {
+	case <-h.Changes():
+		t.Error("a change was delivered for a pod's link and route")
+	case <-time.After(3 * changesInterval):
+	}
+
 	cancel()
 	select {
 	case err := <-ended:
