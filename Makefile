@@ -1,6 +1,8 @@
 # vpc-cni: `make` prints this list. One set of build flags everywhere: each other set compiles service/ec2 and client-go again.
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false $(GOFLAGS)
+# where the harness finds the programs that `make build` made
+export VPC_CNI_BIN := $(CURDIR)/build/bin
 
 BIN        := build/bin
 PROGRAMS   := ./cni/cmd/aws-cni ./ipamd/cmd/ipamd ./fakeec2/cmd/fakeec2 ./e2e/cmd/controlplane ./e2e/cmd/sandbox ./e2e/cmd/policygate ./e2e/cmd/pingready

@@ -61,10 +61,14 @@ func (n *node) start(ctx context.Context) error {
 	return await(ctx, networked, "Ready node "+n.name, n.kubelet, n.daemon)
 }
 
+// kubeletNice lets the control plane go before the kubelets and their plugins: in a real cluster the API server has a
+// machine of its own, here thirty plugins at once would compete with it for the same cores.
+const kubeletNice = 10
+
 func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 	delay := n.cluster.options.StatusDelay
 	n.kubelet, err = n.cluster.launch(program{
-		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(),
+		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(), nice: kubeletNice,
 		args: []string{
 			"-node", n.name, "-node-ip", n.address.String(), "-dir", podsDir,
 			"-conf-dir", n.dir("net.d"), "-bin-dir", n.dir("bin"),

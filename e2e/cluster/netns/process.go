@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -24,7 +25,16 @@ type program struct {
 	path   string
 	args   []string
 	env    []string
+	nice   int               // added to the niceness of the program and of all that it starts; 0: as the harness
 	events func(event.Event) // for programs whose standard output is events; nil: it goes to the log
+}
+
+// command is the program as it is started; the nice program execs it, so that the process is the program's own.
+func (p program) command() *exec.Cmd {
+	if p.nice == 0 {
+		return exec.Command(p.path, p.args...)
+	}
+	return exec.Command("nice", append([]string{"-n", strconv.Itoa(p.nice), p.path}, p.args...)...)
 }
 
 // process is a running program of the cluster.
@@ -67,7 +77,7 @@ func launch(logs string, p program) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s: %w", p.name, err)
 	}
-	started.cmd = exec.Command(p.path, p.args...)
+	started.cmd = p.command()
 	started.cmd.Env = p.env
 	started.cmd.Stderr = log
 	started.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ^C is for the harness, which stops its programs in order
