@@ -103,6 +103,7 @@ type Owner struct {
 // Wish is what an annotation record wants of the API.
 type Wish string
 
+// Wishes.
 const (
 	WishPresent Wish = "present" // the keys hold the address
 	WishEmpty   Wish = "empty"   // the keys hold "": the sandbox is gone, readers take it as "network removed"
@@ -122,6 +123,7 @@ type Annotation struct {
 // Verdict is how a request about an annotation ended. Each but Pending is final.
 type Verdict string
 
+// Verdicts.
 const (
 	VerdictDone    Verdict = "done"    // the API holds what was wished
 	VerdictGone    Verdict = "gone"    // the pod is gone, replaced, or the value is no longer ours: nothing left to do
@@ -202,6 +204,7 @@ type Outcome struct {
 // CloudClass groups EC2's error codes by what the planner can do about them.
 type CloudClass string
 
+// Classes of errors.
 const (
 	ClassThrottled  CloudClass = "throttled"   // wait, then the same again
 	ClassSubnetFull CloudClass = "subnet-full" // wait longer; another subnet may do

@@ -1,0 +1,232 @@
+package pool
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// announce records that the sandbox's address is to be written on its pod, before anything can write it. With the knob off
+// nothing is recorded.
+func (p *Pool) announce(h *holding, now time.Time) {
+	owner := h.owner()
+	if !p.set.Annotate || len(p.set.Keys) == 0 {
+		p.sparePod(h.Pod, now)
+		return
+	}
+	rec := p.records[owner]
+	var stale []string
+	if rec == nil {
+		rec = &Annotation{Owner: owner}
+	} else {
+		stale = union(rec.Keys, rec.Stale)
+	}
+	for _, other := range slices.Clone(p.byAddr[owner.Addr]) {
+		// A clear of the pod's earlier sandbox would find its own uid and value, and wipe what the new sandbox writes: the new
+		// record takes the ownership over.
+		if other != owner && samePod(other.Pod, owner.Pod) && !p.live(other) {
+			stale = append(stale, p.records[other].Keys...)
+			stale = append(stale, p.records[other].Stale...)
+			p.forget(other)
+		}
+	}
+	rec.Stale = without(stale, p.set.Keys)
+	rec.Keys = slices.Clone(p.set.Keys)
+	rec.Wish, rec.Since = WishPresent, now
+	p.put(rec)
+}
+
+// disown turns the record of a sandbox that has ended into a clear. A pod without a record gets none: what never had the
+// key never gets "".
+func (p *Pool) disown(h *holding, now time.Time) {
+	if rec := p.records[h.owner()]; rec != nil {
+		p.rewish(rec, now)
+	}
+}
+
+// sparePod turns pending clears of the same pod's earlier sandboxes into removals: "" would tell readers that the network of
+// a pod that runs again is gone.
+func (p *Pool) sparePod(pod Pod, now time.Time) {
+	for _, saved := range p.sortedRecords() {
+		if rec := p.records[saved.Owner]; samePod(rec.Pod, pod) && rec.Wish == WishEmpty {
+			p.rewish(rec, now)
+		}
+	}
+}
+
+// rewish sets what is wanted of a record by what is known of its sandbox.
+func (p *Pool) rewish(rec *Annotation, now time.Time) {
+	on := p.set.Annotate && len(p.set.Keys) > 0
+	wish := WishEmpty
+	switch {
+	case p.live(rec.Owner) && on:
+		wish = WishPresent
+	case p.live(rec.Owner), !on && p.runs(rec.Pod):
+		wish = WishAbsent
+	}
+	all := union(rec.Keys, rec.Stale)
+	keys, stale := all, []string(nil)
+	if wish == WishPresent {
+		keys, stale = slices.Clone(p.set.Keys), without(all, p.set.Keys)
+	}
+	if wish != rec.Wish || !slices.Equal(keys, rec.Keys) {
+		rec.Since = now
+	}
+	rec.Wish, rec.Keys, rec.Stale = wish, keys, stale
+	p.put(rec)
+}
+
+// Answer takes how a wish ended. An answer about an earlier wish says nothing about the present one. Final answers end a
+// record: a clear or removal by any of them, except that a removal that was refused stays owned while the sandbox lives, so
+// that its DEL tries again; a write only when its pod is gone.
+func (p *Pool) Answer(answer Answer) {
+	rec := p.records[answer.Owner]
+	if rec == nil || answer.Verdict == VerdictPending || answer.Wish != rec.Wish {
+		return
+	}
+	keys := answer.Keys
+	if len(keys) == 0 {
+		keys = union(rec.Keys, rec.Stale)
+	}
+	switch rec.Wish {
+	case WishPresent:
+		switch answer.Verdict {
+		case VerdictGone:
+			p.forget(rec.Owner)
+		case VerdictDone:
+			rec.Stale = without(rec.Stale, keys)
+		}
+	case WishAbsent, WishEmpty:
+		if rec.Wish == WishAbsent && answer.Verdict == VerdictRefused && p.live(rec.Owner) {
+			return
+		}
+		rec.Keys, rec.Stale = without(rec.Keys, keys), without(rec.Stale, keys)
+		if len(rec.Keys)+len(rec.Stale) == 0 {
+			p.forget(rec.Owner)
+		}
+	}
+	p.revision++
+}
+
+// Submissions gives the records that changed since they were last asked for, oldest change first. They may be sent once the
+// state that holds them is saved.
+func (p *Pool) Submissions() []Annotation {
+	var list []Annotation
+	for _, owner := range p.outbox {
+		if rec := p.records[owner]; rec != nil {
+			list = append(list, rec.clone())
+		}
+	}
+	p.outbox = nil
+	return list
+}
+
+// Resubmit puts records back that could not be sent.
+func (p *Pool) Resubmit(records []Annotation) {
+	var again []Owner
+	for _, rec := range records {
+		if !slices.Contains(p.outbox, rec.Owner) {
+			again = append(again, rec.Owner)
+		}
+	}
+	p.outbox = append(again, p.outbox...)
+}
+
+// clearing tells whether an annotation may still name the address.
+func (p *Pool) clearing(addr netip.Addr, now time.Time) bool {
+	for _, owner := range p.byAddr[addr] {
+		if rec := p.records[owner]; rec.Wish != WishPresent && rec.Since.Add(clearPatience).After(now) && !p.live(owner) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *Pool) put(rec *Annotation) {
+	if p.records[rec.Owner] == nil {
+		p.records[rec.Owner] = rec
+		p.byAddr[rec.Addr] = append(p.byAddr[rec.Addr], rec.Owner)
+	}
+	p.outbox = append(slices.DeleteFunc(p.outbox, func(o Owner) bool { return o == rec.Owner }), rec.Owner)
+	p.revision++
+}
+
+func (p *Pool) forget(owner Owner) {
+	delete(p.records, owner)
+	left := slices.DeleteFunc(p.byAddr[owner.Addr], func(o Owner) bool { return o == owner })
+	if len(left) == 0 {
+		delete(p.byAddr, owner.Addr)
+	} else {
+		p.byAddr[owner.Addr] = left
+	}
+	p.revision++
+}
+
+// live tells whether the owner's sandbox still holds the address.
+func (p *Pool) live(owner Owner) bool {
+	a := p.addrs[owner.Addr]
+	return a != nil && a.holder != nil && a.holder.owner() == owner
+}
+
+// runs tells whether any sandbox of the pod holds an address.
+func (p *Pool) runs(pod Pod) bool {
+	for _, a := range p.held {
+		if samePod(a.holder.Pod, pod) {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *holding) owner() Owner {
+	return Owner{Pod: h.Pod, Sandbox: h.Key.Sandbox, Addr: h.Addr}
+}
+
+func (rec *Annotation) clone() Annotation {
+	out := *rec
+	out.Keys, out.Stale = slices.Clone(rec.Keys), slices.Clone(rec.Stale)
+	return out
+}
+
+// samePod tells whether two names mean one API object. Without a UID the name is all there is.
+func samePod(a, b Pod) bool { return a == b }
+
+func union(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, s := range b {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// without gives the distinct elements of a that are not in b.
+func without(a, b []string) []string {
+	var out []string
+	for _, s := range a {
+		if !slices.Contains(b, s) && !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// sortedRecords gives copies of all records, oldest wish first.
+func (p *Pool) sortedRecords() []Annotation {
+	var list []Annotation
+	for _, rec := range p.records {
+		list = append(list, rec.clone())
+	}
+	slices.SortFunc(list, compareRecords)
+	return list
+}
+
+func compareRecords(a, b Annotation) int {
+	return cmp.Or(
+		a.Since.Compare(b.Since),
+		cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID),
+		cmp.Compare(a.Sandbox, b.Sandbox), a.Addr.Compare(b.Addr),
+	)
+}

@@ -1,0 +1,175 @@
+package pool
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// HostState is the kernel state that belongs to the present model: every ENI of ours that is attached to stay, with the
+// addresses whose pods leave by it. An address that EC2 took away stays listed while a sandbox holds it: the kernel is not
+// where that error should show, and EC2's reading may be the stale one.
+func (p *Pool) HostState() HostState {
+	want := HostState{VPCCIDRs: p.cidrs}
+	lost := map[string][]netip.Addr{}
+	for _, a := range p.held {
+		if a.eni == nil {
+			lost[a.holder.ENI] = append(lost[a.holder.ENI], a.addr)
+		}
+	}
+	for _, e := range p.order {
+		if !e.managed() || !e.attached() {
+			continue
+		}
+		h := HostENI{ID: e.ID, MAC: e.MAC, Device: e.Device, SubnetCIDR: e.SubnetCIDR, Primary: e.Primary}
+		for _, a := range e.addresses {
+			h.Addresses = append(h.Addresses, a.addr)
+		}
+		if more := lost[e.ID]; len(more) > 0 {
+			h.Addresses = append(h.Addresses, more...)
+			slices.SortFunc(h.Addresses, netip.Addr.Compare)
+		}
+		want.ENIs = append(want.ENIs, h)
+	}
+	return want
+}
+
+// HostReading says when a report was made, and whether it counts as an audit: only audits count towards the evidence that
+// a pod is gone.
+type HostReading struct {
+	Began, Now time.Time // when HostState was asked for; when the report arrived
+	Audit      bool
+}
+
+// Evidence is why an allocation ended without a word from the runtime.
+type Evidence string
+
+// Kinds of evidence.
+const (
+	Interrupted Evidence = "interrupted" // restored, never done, and no route
+	Vanished    Evidence = "vanished"    // two audits in a row did not see its route
+	Replaced    Evidence = "replaced"    // the pod name has a newer sandbox, done, and its own route is gone
+)
+
+// Ended is an allocation that evidence has ended.
+type Ended struct {
+	Assignment
+	Evidence Evidence
+}
+
+// FoldHost takes what the kernel was seen to hold, and gives the allocations that this ends, by address.
+func (p *Pool) FoldHost(report HostReport, at HostReading) []Ended {
+	p.foldReported(report, at)
+	routes := make(map[netip.Addr]bool, len(report.Pods))
+	for _, pod := range report.Pods {
+		routes[pod.Addr] = true
+	}
+	var ended []Ended
+	for _, a := range p.holdings() {
+		why := p.evidence(a, routes[a.addr], at)
+		if why == "" {
+			continue
+		}
+		ended = append(ended, Ended{a.holder.Assignment, why})
+		p.release(a, at.Now)
+		if floor := at.Now.Add(interruptedRest); why == Interrupted && a.until.Before(floor) {
+			a.until = floor
+		}
+	}
+	p.foldOccupied(routes, at.Now)
+	p.hostSeen = true
+	return ended
+}
+
+func (p *Pool) foldReported(report HostReport, at HostReading) {
+	ids := make(map[string]bool, len(report.ENIs))
+	for _, id := range report.ENIs {
+		ids[id] = true
+	}
+	confirmed := make(map[netip.Addr]bool, len(report.Addresses))
+	for _, addr := range report.Addresses {
+		confirmed[addr] = true
+	}
+	for _, e := range p.order {
+		switch up := ids[e.ID] && (e.State == Attached || e.State == Attaching); {
+		case up:
+			e.reported, e.absent = true, time.Time{}
+		case e.reported:
+			e.reported = false
+			p.attachment(e, at.Now)
+		}
+		for _, a := range e.addresses {
+			// A report that was asked for before the address came to this ENI says nothing about it.
+			a.confirm = confirmed[a.addr] && !a.gained.After(at.Began)
+		}
+	}
+}
+
+// evidence tells why the allocation has ended; "" when it has not.
+func (p *Pool) evidence(a *address, route bool, at HostReading) Evidence {
+	h := a.holder
+	if h.unproven {
+		h.unproven = false
+		if !route {
+			return Interrupted
+		}
+		h.Done, h.done = true, at.Now
+		p.revision++
+		p.announce(h, at.Now)
+		return ""
+	}
+	if route || !h.Done || h.done.After(at.Began) {
+		h.misses = 0
+		return ""
+	}
+	if at.Audit {
+		h.misses++
+	}
+	switch {
+	case h.misses >= 2:
+		return Vanished
+	case p.replaced(h, at.Began):
+		return Replaced
+	}
+	return ""
+}
+
+// replaced tells whether a newer sandbox of the same pod name was done before the moment.
+func (p *Pool) replaced(h *holding, before time.Time) bool {
+	for _, other := range p.held {
+		o := other.holder
+		if o != h && o.Done && o.Key.IfName == h.Key.IfName && o.Key.Network == h.Key.Network &&
+			o.Pod.Namespace == h.Pod.Namespace && o.Pod.Name == h.Pod.Name &&
+			o.Since.After(h.Since) && o.done.Before(before) {
+			return true
+		}
+	}
+	return false
+}
+
+// foldOccupied marks the addresses on which a pod is seen that no allocation speaks of (a lost state file). When such a pod
+// goes, its address rests like any other.
+func (p *Pool) foldOccupied(routes map[netip.Addr]bool, now time.Time) {
+	for addr := range routes {
+		if p.addrs[addr] == nil {
+			p.addrs[addr] = &address{addr: addr}
+		}
+	}
+	for addr, a := range p.addrs {
+		seen := routes[addr] && a.holder == nil
+		if a.occupied && !seen && a.holder == nil {
+			p.rest(a, Pod{}, now)
+		}
+		a.occupied = seen
+	}
+}
+
+// holdings gives the held addresses in ascending order.
+func (p *Pool) holdings() []*address {
+	list := make([]*address, 0, len(p.held))
+	for _, a := range p.held {
+		list = append(list, a)
+	}
+	slices.SortFunc(list, func(a, b *address) int { return a.addr.Compare(b.addr) })
+	return list
+}

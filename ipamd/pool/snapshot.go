@@ -1,0 +1,98 @@
+package pool
+
+import (
+	"slices"
+	"time"
+)
+
+// Snapshot gives what must survive a restart, in a fixed order. A cooldown that is over stays listed while the address is
+// not given out again: it says whose the address was.
+func (p *Pool) Snapshot() Snapshot {
+	snap := Snapshot{BootID: p.set.BootID}
+	for _, a := range p.addrs {
+		if a.holder != nil {
+			snap.Assignments = append(snap.Assignments, a.holder.Assignment)
+		} else if !a.until.IsZero() {
+			snap.Cooling = append(snap.Cooling, Cooling{Addr: a.addr, Pod: a.last, Until: a.until})
+		}
+	}
+	slices.SortFunc(snap.Assignments, func(a, b Assignment) int { return a.Addr.Compare(b.Addr) })
+	slices.SortFunc(snap.Cooling, func(a, b Cooling) int { return a.Addr.Compare(b.Addr) })
+	snap.Annotations = p.sortedRecords()
+	return snap
+}
+
+// Restore takes the state of an earlier life, before anything else is folded in. Assignments of another boot are gone with
+// their sandboxes; their annotations are still cleared. Records follow the present settings: see rewish.
+func (p *Pool) Restore(snap Snapshot, now time.Time) {
+	p.restoreCooling(snap, now)
+	if snap.BootID == p.set.BootID {
+		p.restoreAssignments(snap, now)
+	}
+	for _, saved := range slices.SortedFunc(slices.Values(snap.Annotations), compareRecords) {
+		rec := saved.clone()
+		if old := p.records[rec.Owner]; old != nil || !rec.Addr.IsValid() {
+			continue
+		}
+		p.records[rec.Owner] = &rec
+		p.byAddr[rec.Addr] = append(p.byAddr[rec.Addr], rec.Owner)
+		p.rewish(&rec, now)
+	}
+	for _, a := range p.holdings() {
+		if a.holder.Done && p.records[a.holder.owner()] == nil && p.set.Annotate {
+			p.announce(a.holder, now) // backfill: the pod began while the knob was off
+		}
+	}
+	p.revision++
+}
+
+func (p *Pool) restoreCooling(snap Snapshot, now time.Time) {
+	// In the order of release, so that a pod's last address is the one that is remembered.
+	byEnd := func(a, b Cooling) int { return a.Until.Compare(b.Until) }
+	for _, c := range slices.SortedStableFunc(slices.Values(snap.Cooling), byEnd) {
+		if !c.Addr.IsValid() {
+			continue
+		}
+		a := p.at(c.Addr)
+		a.last = c.Pod
+		// A clock that was set back must not make a cooldown last for days.
+		a.until = earlier(c.Until, now.Add(max(p.set.Cooldown, interruptedRest)))
+		if c.Pod.UID != "" {
+			p.previous[c.Pod.UID] = c.Addr
+		}
+	}
+	if snap.BootID != p.set.BootID {
+		for _, saved := range snap.Assignments {
+			a := p.at(saved.Addr)
+			a.last, a.until = saved.Pod, now // no sandbox is left that could use it; the same pod may have it again
+			if saved.Pod.UID != "" {
+				p.previous[saved.Pod.UID] = saved.Addr
+			}
+		}
+	}
+}
+
+func (p *Pool) restoreAssignments(snap Snapshot, now time.Time) {
+	for _, saved := range snap.Assignments {
+		if !saved.Addr.IsValid() || p.held[saved.Key] != nil {
+			continue
+		}
+		a := p.at(saved.Addr)
+		if a.holder != nil {
+			continue
+		}
+		a.holder = &holding{Assignment: saved, unproven: !saved.Done}
+		if saved.Done {
+			a.holder.done = now
+		}
+		a.last, a.until = Pod{}, time.Time{}
+		p.held[saved.Key] = a
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

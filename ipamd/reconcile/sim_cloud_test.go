@@ -1,0 +1,214 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+)
+
+const (
+	instanceTag = "node.k8s.amazonaws.com/instance_id"
+	subnetID    = "subnet-00000000000000001"
+)
+
+// simCloud is EC2: the model of fakeec2/vpc behind the loop's interface, with faults that the driver sets.
+type simCloud struct {
+	v        *vpc.VPC
+	instance string
+	calls    map[string]int
+
+	throttled time.Time     // until then every call is refused
+	lost      int           // so many next actions are carried out, but answered by nothing
+	lag       time.Duration // readings show the state of that long ago, at most
+	past      []reading
+	reads     []time.Time // readings that were answered
+}
+
+type reading struct {
+	at   time.Time
+	enis []vpc.ENI
+}
+
+func newSimCloud(seed uint64, kind vpc.InstanceType, cidr string) (*simCloud, error) {
+	v := vpc.New(vpc.Options{Seed: seed, Types: []vpc.InstanceType{kind}})
+	n, err := v.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := v.AddSubnet(vpc.Subnet{ID: subnetID, VPCID: n.ID, CIDR: netip.MustParsePrefix(cidr)}); err != nil {
+		return nil, err
+	}
+	i, err := v.Launch(time.Now(), vpc.LaunchInput{Type: kind.Name, SubnetID: subnetID})
+	if err != nil {
+		return nil, err
+	}
+	return &simCloud{v: v, instance: i.ID, calls: map[string]int{}}, nil
+}
+
+// own gives the instance's ENIs: attached ones, and available ones with its tag.
+func (c *simCloud) own() []vpc.ENI {
+	return c.v.SelectENIs(func(e *vpc.ENI) bool {
+		return e.Attachment != nil && e.Attachment.InstanceID == c.instance ||
+			e.Attachment == nil && e.Tags[instanceTag] == c.instance
+	})
+}
+
+// seen is what a reading at this moment shows: with lag, an earlier state.
+func (c *simCloud) seen() []vpc.ENI {
+	now := time.Now()
+	c.past = append(c.past, reading{now, c.own()})
+	for len(c.past) > 1 && now.Sub(c.past[0].at) > c.lag {
+		c.past = c.past[1:]
+	}
+	return c.past[0].enis
+}
+
+// remember keeps the state before a change, for readings that lag.
+func (c *simCloud) remember() { c.past = append(c.past, reading{time.Now(), c.own()}) }
+
+func (c *simCloud) Observe(context.Context) (pool.Observation, error) {
+	c.calls["Observe"]++
+	if time.Now().Before(c.throttled) {
+		return pool.Observation{}, &pool.CloudError{Class: pool.ClassThrottled, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	}
+	c.reads = append(c.reads, time.Now())
+	i, ok := c.v.Instance(c.instance)
+	if !ok {
+		return pool.Observation{}, errors.New("no instance")
+	}
+	sub, _ := c.v.Subnet(i.SubnetID)
+	obs := pool.Observation{
+		Instance: pool.Instance{ID: i.ID, Type: i.Type, VPC: i.VPCID, Subnet: i.SubnetID, AZ: i.AZ,
+			Limits: pool.Limits{ENIs: i.Limits.ENIs, AddressesPerENI: i.Limits.IPv4}},
+		VPCCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
+	}
+	for _, e := range c.seen() {
+		obs.ENIs = append(obs.ENIs, convert(e, sub.CIDR, c.instance))
+	}
+	slices.SortFunc(obs.ENIs, func(a, b pool.ENI) int {
+		if a.Device != b.Device {
+			return a.Device - b.Device
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return obs, nil
+}
+
+func convert(e vpc.ENI, cidr netip.Prefix, instance string) pool.ENI {
+	out := pool.ENI{
+		ID: e.ID, MAC: e.MAC, Subnet: e.SubnetID, SubnetCIDR: cidr, State: pool.Available,
+		Owned: e.Tags[instanceTag] == instance, Primary: e.Primary, Secondary: e.Secondary, Groups: e.Groups,
+	}
+	if a := e.Attachment; a != nil {
+		out.State, out.AttachmentID, out.Device, out.DeleteOnTermination = a.Status, a.ID, a.Device, a.DeleteOnTermination
+	}
+	return out
+}
+
+func (c *simCloud) Do(_ context.Context, action pool.Action) (pool.Outcome, error) {
+	c.calls[pool.ActionName(action)]++
+	if time.Now().Before(c.throttled) {
+		return pool.Outcome{}, &pool.CloudError{Class: pool.ClassThrottled, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	}
+	c.remember()
+	out, err := c.do(action)
+	var refused *vpc.Error
+	if errors.As(err, &refused) {
+		return out, &pool.CloudError{Class: class(refused), Code: refused.Code, Message: refused.Message}
+	}
+	if err == nil && c.lost > 0 {
+		c.lost--
+		return pool.Outcome{}, &pool.CloudError{Class: pool.ClassUnknown, Message: "the answer was lost"}
+	}
+	return out, err
+}
+
+func class(err *vpc.Error) pool.CloudClass {
+	switch err.Code {
+	case vpc.CodeSubnetFull:
+		return pool.ClassSubnetFull
+	case vpc.CodeAttachmentLimit, vpc.CodePrivateIPLimit, vpc.CodeENILimit:
+		return pool.ClassLimit
+	case vpc.CodeENINotFound, vpc.CodeAttachmentNotFound:
+		return pool.ClassGone
+	case vpc.CodeENIInUse, vpc.CodeIncorrectState:
+		return pool.ClassInUse
+	case vpc.CodeParameterValue:
+		if strings.Contains(err.Message, "in use") {
+			return pool.ClassInUse
+		}
+	}
+	return pool.ClassInvalid
+}
+
+func (c *simCloud) do(action pool.Action) (pool.Outcome, error) {
+	now := time.Now()
+	switch act := action.(type) {
+	case pool.CreateENI:
+		e, err := c.v.CreateNetworkInterface(now, vpc.CreateNetworkInterfaceInput{
+			SubnetID: act.Subnet, Groups: strings.Split(act.Groups, ","), SecondaryCount: act.Secondary, ClientToken: act.Token,
+			Tags: map[string]string{instanceTag: c.instance},
+		})
+		sub, _ := c.v.Subnet(e.SubnetID)
+		return pool.Outcome{ENI: convert(e, sub.CIDR, c.instance)}, err
+	case pool.AttachENI:
+		a, err := c.v.AttachNetworkInterface(now, vpc.AttachNetworkInterfaceInput{
+			InstanceID: c.instance, NetworkInterfaceID: act.ENI, Device: act.Device})
+		if err != nil {
+			return pool.Outcome{}, err
+		}
+		out := pool.ENI{ID: act.ENI, AttachmentID: a.ID, Device: a.Device, State: a.Status}
+		if c.calls["AttachENI"]%3 != 0 { // else the second half fails
+			out.DeleteOnTermination = c.flag(act.ENI, a.ID) == nil
+		}
+		return pool.Outcome{ENI: out}, nil
+	case pool.SetDeleteOnTermination:
+		return pool.Outcome{}, c.flag(act.ENI, act.AttachmentID)
+	case pool.AssignAddresses:
+		addrs, err := c.v.AssignPrivateIpAddresses(now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: act.ENI, Count: act.Count})
+		return pool.Outcome{Addresses: addrs}, err
+	case pool.UnassignAddresses:
+		return pool.Outcome{}, c.v.UnassignPrivateIpAddresses(now, vpc.UnassignPrivateIpAddressesInput{
+			NetworkInterfaceID: act.ENI, Addresses: act.Addresses.List()})
+	case pool.DetachENI:
+		return pool.Outcome{}, c.v.DetachNetworkInterface(now, vpc.DetachNetworkInterfaceInput{AttachmentID: act.AttachmentID})
+	case pool.DeleteENI:
+		return pool.Outcome{}, c.v.DeleteNetworkInterface(now, act.ENI)
+	}
+	return pool.Outcome{}, fmt.Errorf("unknown action %T", action)
+}
+
+func (c *simCloud) flag(eni, attachment string) error {
+	return c.v.ModifyNetworkInterfaceAttribute(time.Now(), vpc.ModifyNetworkInterfaceAttributeInput{
+		NetworkInterfaceID: eni, Attachment: &vpc.AttachmentChange{AttachmentID: attachment, DeleteOnTermination: true}})
+}
+
+// drive carries out the model's due transitions until ctx ends, and tells the host of links that come and go.
+func (c *simCloud) drive(ctx context.Context, host *simHost) {
+	for {
+		changed := c.v.Changed()
+		wait := time.Hour
+		if at, ok := c.v.Next(); ok {
+			wait = time.Until(at)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			c.remember()
+			c.v.Advance(time.Now())
+			host.notify()
+		case <-changed:
+			timer.Stop()
+		}
+	}
+}

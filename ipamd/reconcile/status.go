@@ -1,0 +1,67 @@
+package reconcile
+
+import (
+	"context"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+)
+
+// Status is the loop's state at one moment, for introspection and metrics.
+type Status struct {
+	Ready    bool
+	Observed time.Time `json:",omitzero"`  // EC2's last reading that succeeded
+	Busy     []string  `json:",omitempty"` // kinds of effects that run at this moment
+	Waiting  []WaitingADD
+	Errors   LastErrors
+	Pool     pool.View
+}
+
+// WaitingADD is an ADD that has no address yet.
+type WaitingADD struct {
+	Key   pool.Key
+	Pod   pool.Pod
+	Since time.Time
+}
+
+// LastErrors are the last failures by kind; "" where the last try succeeded.
+type LastErrors struct {
+	Load  string `json:",omitempty"`
+	Save  string `json:",omitempty"`
+	Cloud string `json:",omitempty"`
+	Host  string `json:",omitempty"`
+}
+
+// Status gives the present state. Error: ErrStopped.
+func (l *Loop) Status(ctx context.Context) (Status, error) {
+	var status Status
+	err := l.ask(ctx, func(reply chan<- error) {
+		status = l.status()
+		reply <- nil
+	})
+	if err != nil {
+		return Status{}, err
+	}
+	return status, nil
+}
+
+func (l *Loop) status() Status {
+	s := Status{
+		Ready:    l.pool.Settled(),
+		Observed: l.cloud.observed,
+		Errors:   l.errors,
+		Pool:     l.pool.View(l.cfg.Clock()),
+	}
+	for _, work := range []struct {
+		kind string
+		busy bool
+	}{{KindCloud, l.cloud.busy}, {KindHost, l.host.busy}, {KindSave, l.save.busy}} {
+		if work.busy {
+			s.Busy = append(s.Busy, work.kind)
+		}
+	}
+	for _, w := range l.waiters {
+		s.Waiting = append(s.Waiting, WaitingADD{Key: w.request.Key, Pod: w.request.Pod, Since: w.since})
+	}
+	return s
+}

@@ -1,0 +1,97 @@
+// Package store keeps the allocations on disk: load, save, migrate, quarantine.
+//
+// It owns the file and its format. It never decides what is in it (the pool does), and never syncs: the file lives under
+// /run, has to survive SIGKILL and not a power loss, after which every sandbox is gone anyway. Start with Store; format.go
+// has the document, fs.go the four calls that it needs of a file system.
+package store
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+)
+
+// Mode of the file: it names pods and sandboxes, which are nobody's business but root's.
+const mode fs.FileMode = 0o600
+
+// Store is one state file.
+type Store struct {
+	fs   FS
+	path string
+}
+
+// New makes a store of the file at path. Its folder must exist.
+func New(fsys FS, path string) *Store { return &Store{fs: fsys, path: path} }
+
+// Path is where the file is.
+func (s *Store) Path() string { return s.path }
+
+// QuarantinedError says that the file was there and could not be understood. It was moved aside, unless MovedTo is empty.
+type QuarantinedError struct {
+	Path, MovedTo string
+	Err           error
+}
+
+func (e *QuarantinedError) Error() string {
+	where := "it could not be moved aside and will be overwritten"
+	if e.MovedTo != "" {
+		where = "it was moved to " + e.MovedTo
+	}
+	return fmt.Sprintf("read state file %s: %v; %s; pods that run keep their addresses, which are seen in the kernel; "+
+		"look at the file, then delete it", e.Path, e.Err, where)
+}
+
+func (e *QuarantinedError) Unwrap() error { return e.Err }
+
+// Load gives the last saved snapshot; found is false when there is none. A file that is truncated, damaged or of an unknown
+// version is put aside: found is false and the error is *QuarantinedError. Another error means that the file could not be
+// read at all.
+func (s *Store) Load() (snapshot pool.Snapshot, found bool, err error) {
+	data, err := s.fs.ReadFile(s.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return pool.Snapshot{}, false, nil
+	}
+	if err != nil {
+		return pool.Snapshot{}, false, fmt.Errorf("read state file: %w", err)
+	}
+	snapshot, err = decode(data)
+	if err == nil {
+		return snapshot, true, nil
+	}
+	bad := &QuarantinedError{Path: s.path, Err: err}
+	// Named by its content: the same damage twice leaves one file.
+	aside := fmt.Sprintf("%s.unreadable-%08x", s.path, crc32.ChecksumIEEE(data))
+	if err := s.fs.Rename(s.path, aside); err != nil {
+		bad.Err = errors.Join(bad.Err, fmt.Errorf("move state file aside: %w", err))
+	} else {
+		bad.MovedTo = aside
+	}
+	return pool.Snapshot{}, false, bad
+}
+
+// Save replaces the file in one step: after a crash at any moment the old or the new content is there.
+func (s *Store) Save(snapshot pool.Snapshot) error {
+	data, err := encode(snapshot)
+	if err != nil {
+		return err
+	}
+	temp := s.path + ".new"
+	if err := s.fs.WriteFile(temp, data, mode); err != nil {
+		return errors.Join(fmt.Errorf("write state file: %w", err), s.drop(temp))
+	}
+	if err := s.fs.Rename(temp, s.path); err != nil {
+		return errors.Join(fmt.Errorf("replace state file: %w", err), s.drop(temp))
+	}
+	return nil
+}
+
+// drop removes a half-written file: on a full disk it would keep the next try from succeeding.
+func (s *Store) drop(temp string) error {
+	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove half-written state file: %w", err)
+	}
+	return nil
+}
