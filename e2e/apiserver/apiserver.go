@@ -88,8 +88,8 @@ func Start(options Options) (*Server, error) {
 func (o Options) certs() string { return filepath.Join(o.Dir, "certs") }
 func (o Options) etcd() string  { return filepath.Join(o.Dir, "etcd") }
 
-// Config is the administrator's.
-func (s *Server) Config() *rest.Config { return s.env.Config }
+// Config is a copy of the administrator's.
+func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.env.Config) }
 
 // Kubeconfigs makes every user, with its role, and writes its kubeconfig to the server's folder.
 func (s *Server) Kubeconfigs(ctx context.Context) error {
@@ -100,17 +100,25 @@ func (s *Server) Kubeconfigs(ctx context.Context) error {
 		return fmt.Errorf("write kubeconfig of %s: %w", account.Admin, err)
 	}
 	for _, user := range account.Limited() {
-		made, err := s.env.AddUser(envtest.User{Name: user.Name()}, nil)
-		if err != nil {
-			return fmt.Errorf("add user %s: %w", user, err)
+		if err := s.Kubeconfig(account.Kubeconfig(s.options.Dir, user), user.Name()); err != nil {
+			return err
 		}
-		config, err := made.KubeConfig()
-		if err != nil {
-			return fmt.Errorf("make kubeconfig of %s: %w", user, err)
-		}
-		if err := os.WriteFile(account.Kubeconfig(s.options.Dir, user), config, 0o600); err != nil {
-			return fmt.Errorf("write kubeconfig of %s: %w", user, err)
-		}
+	}
+	return nil
+}
+
+// Kubeconfig makes a user with no rights but those of its groups, and writes its kubeconfig to path.
+func (s *Server) Kubeconfig(path, user string, groups ...string) error {
+	made, err := s.env.AddUser(envtest.User{Name: user, Groups: groups}, nil)
+	if err != nil {
+		return fmt.Errorf("add user %s: %w", user, err)
+	}
+	config, err := made.KubeConfig()
+	if err != nil {
+		return fmt.Errorf("make kubeconfig of %s: %w", user, err)
+	}
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		return fmt.Errorf("write kubeconfig of %s: %w", user, err)
 	}
 	return nil
 }

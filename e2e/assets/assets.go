@@ -73,6 +73,44 @@ func Ensure(ctx context.Context, module string, out io.Writer) (string, error) {
 	return dir, build(ctx, module, dir, out)
 }
 
+// Prepare is Ensure for tests: it works from any folder of the main module and puts the result into the environment, where
+// envtest looks. It belongs before netlab.Isolate: a first build may need the network.
+func Prepare(ctx context.Context, out io.Writer) error {
+	module := ""
+	if os.Getenv(Var) == "" { // else not even the module is needed
+		root, err := Root()
+		if err != nil {
+			return err
+		}
+		module = filepath.Join(root, "e2e", "controlplane")
+	}
+	dir, err := Ensure(ctx, module, out)
+	if err != nil {
+		return err
+	}
+	if err := os.Setenv(Var, dir); err != nil {
+		return fmt.Errorf("set %s: %w", Var, err)
+	}
+	return nil
+}
+
+// Root is the folder of the main module, from anywhere below it.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find module: %w", err)
+	}
+	for at := dir; ; at = filepath.Dir(at) {
+		_, err := os.Stat(filepath.Join(at, "go.mod"))
+		if err == nil {
+			return at, nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
+			return "", fmt.Errorf("find module: no go.mod in %s or above", dir)
+		}
+	}
+}
+
 // complete tells whether both programs are in a folder.
 func complete(dir string) bool {
 	for _, p := range programs() {

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vpc-cni/vpc-cni/e2e/kubetest"
 	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/kube"
-	"github.com/vpc-cni/vpc-cni/ipamd/kube/kubetest"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
 
@@ -58,7 +58,7 @@ func newCluster(t *testing.T, s setting) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.New(control.Admin(), client.Options{})
+	admin, err := client.New(control.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,8 +18,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vpc-cni/vpc-cni/e2e/kubetest"
 	"github.com/vpc-cni/vpc-cni/ipamd/kube"
-	"github.com/vpc-cni/vpc-cni/ipamd/kube/kubetest"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
 

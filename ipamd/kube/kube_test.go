@@ -19,9 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/vpc-cni/vpc-cni/e2e/kubetest"
 	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/kube"
-	"github.com/vpc-cni/vpc-cni/ipamd/kube/kubetest"
 )
 
 func TestMain(m *testing.M) { kubetest.Main(m) }
@@ -38,7 +38,7 @@ func connect(t *testing.T, change func(*kube.Config), user string, groups ...str
 	if err != nil {
 		t.Fatal(err)
 	}
-	admin, err := client.New(control.Admin(), client.Options{})
+	admin, err := client.New(control.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package netns
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,19 +31,15 @@ func Prepare(ctx context.Context, out io.Writer) error {
 	if os.Getenv(BinVar) != "" && os.Getenv(assets.Var) != "" {
 		return nil // then not even the module is needed
 	}
-	root, err := moduleRoot()
-	if err != nil {
+	if err := assets.Prepare(ctx, out); err != nil {
 		return err
-	}
-	dir, err := assets.Ensure(ctx, filepath.Join(root, "e2e", "controlplane"), out)
-	if err != nil {
-		return err
-	}
-	if err := os.Setenv(assets.Var, dir); err != nil {
-		return fmt.Errorf("set %s: %w", assets.Var, err)
 	}
 	if os.Getenv(BinVar) != "" {
 		return nil
+	}
+	root, err := assets.Root()
+	if err != nil {
+		return err
 	}
 	bin := filepath.Join(root, "build", "bin")
 	show := &progress{out: out}
@@ -84,21 +79,4 @@ func given() error {
 		return fmt.Errorf("set %s: %w", BinVar, err)
 	}
 	return nil
-}
-
-// moduleRoot is the folder of the main module, from anywhere below it.
-func moduleRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", fmt.Errorf("find module: %w", err)
-	}
-	for at := dir; ; at = filepath.Dir(at) {
-		_, err := os.Stat(filepath.Join(at, "go.mod"))
-		if err == nil {
-			return at, nil
-		}
-		if !errors.Is(err, os.ErrNotExist) || at == filepath.Dir(at) {
-			return "", fmt.Errorf("find module: no go.mod in %s or above", dir)
-		}
-	}
 }
