@@ -202,7 +202,7 @@ func refused(t testing.TB, cmd *exec.Cmd) *types.Error {
 // leftovers lists pod links and pod routes of the node.
 func (n *node) leftovers() []string {
 	n.t.Helper()
-	links, err := netlink.LinkList()
+	links, err := netlink.LinkList() //nolint:forbidigo // an interrupted dump fails the test, which says so
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func (n *node) leftovers() []string {
 // sweep removes what a test left: the kernel itself takes its time to end a namespace that nobody holds.
 func (n *node) sweep() {
 	n.t.Helper()
-	links, err := netlink.LinkList()
+	links, err := netlink.LinkList() //nolint:forbidigo // an interrupted dump fails the test, which says so
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func (n *node) sweep() {
 
 func (n *node) podRoutes() []netlink.Route {
 	n.t.Helper()
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: api.PodsTable}, netlink.RT_FILTER_TABLE)
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: api.PodsTable}, netlink.RT_FILTER_TABLE) //nolint:forbidigo // as above
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -259,6 +259,6 @@ func await(t testing.TB, what string, met func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: not within 10 s", what)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //nolint:forbidigo // pace of polling, bounded by the deadline
 	}
 }

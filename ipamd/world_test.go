@@ -257,7 +257,7 @@ func (w *world) end(sig syscall.Signal) error {
 func (w *world) kill() {
 	if w.daemon != nil {
 		_ = w.daemon.Process.Kill()
-		<-w.ended
+		<-w.ended //nolint:errcheck // killed: how it ended is known
 		w.daemon = nil
 	}
 }

@@ -259,7 +259,7 @@ func (s *sandbox) awaitHost(index int) error {
 		case time.Now().After(deadline):
 			return fmt.Errorf("await host veth: still %s after %s", link.Attrs().OperState, carrierTimeout)
 		}
-		time.Sleep(carrierBackoff)
+		time.Sleep(carrierBackoff) //nolint:forbidigo // the backoff that the comment above explains
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // Kind says what goes wrong.
 type Kind string
 
+// The kinds of fault.
 const (
 	Error    Kind = "error"    // refused with Code, nothing executed
 	Throttle Kind = "throttle" // refused with 503 RequestLimitExceeded, nothing executed

@@ -60,17 +60,17 @@ func (v *VPC) tagsOf(id string) (map[string]string, func(map[string]string), err
 			v.put(c)
 		}, nil
 	case kindInstance().prefix:
-		if i, err := v.instance(id); err != nil {
+		i, err := v.instance(id)
+		if err != nil {
 			return nil, nil, err
-		} else {
-			return i.Tags, func(tags map[string]string) { i.Tags = tags }, nil
 		}
+		return i.Tags, func(tags map[string]string) { i.Tags = tags }, nil
 	case kindSubnet().prefix:
-		if s, err := v.subnet(id); err != nil {
+		s, err := v.subnet(id)
+		if err != nil {
 			return nil, nil, err
-		} else {
-			return s.Tags, func(tags map[string]string) { s.Tags = tags }, nil
 		}
+		return s.Tags, func(tags map[string]string) { s.Tags = tags }, nil
 	case kindNetwork().prefix:
 		if n := v.networks[id]; n != nil {
 			return n.Tags, func(tags map[string]string) { n.Tags = tags }, nil

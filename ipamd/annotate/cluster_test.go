@@ -247,7 +247,7 @@ func (c *cluster) until(what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("never: %s", what)
 		}
-		time.Sleep(20 * time.Millisecond) // pace of polling, bounded by the deadline
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // pace of polling, bounded by the deadline
 	}
 }
 

@@ -121,8 +121,8 @@ func (r *run) patch(ctx context.Context, op operation, keys []string) reply {
 		_, err := r.w.api.Patch(ctx, r.record.Pod.Namespace, r.record.Pod.Name, kind, body)
 		return err
 	})
-	switch {
-	case op == opSet:
+	switch op {
+	case opSet:
 		r.acked = r.acked || answer.class == done
 		r.doubtSet = r.doubtSet || answer.doubtful()
 		if answer.class == done || answer.doubtful() {

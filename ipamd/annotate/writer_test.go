@@ -98,7 +98,10 @@ func record(name, uid, sandbox, addr string, wish pool.Wish) pool.Annotation {
 }
 
 // after lets virtual time pass.
-func after(d time.Duration) { time.Sleep(d); synctest.Wait() }
+func after(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // virtual
+	synctest.Wait()
+}
 
 func TestSetThenClear(t *testing.T) {
 	virtually(t, nil, func(b *bench) {

@@ -152,7 +152,7 @@ func TestReleaseEndsWhatDoneBegan(t *testing.T) {
 }
 
 func TestDoneNeedsTheConnectionsOwnAssignment(t *testing.T) {
-	bubble(t, func(t *testing.T, b *book, s *Server) {
+	bubble(t, func(t *testing.T, _ *book, s *Server) {
 		owner, other := connect(s), connect(s)
 		assigned(t, owner, "a")
 		wantCode(t, other.Done(context.Background(), doneOf("a")), CodeNotAssigned)
@@ -225,7 +225,7 @@ func TestSilentAndSlowClientsTimeOut(t *testing.T) {
 			must(t, err)
 			for err == nil {
 				_, err = l.conn.Write([]byte{'{'})
-				time.Sleep(time.Second) // virtual
+				time.Sleep(time.Second) //nolint:forbidigo // virtual
 			}
 		}, firstTimeout},
 		"silent after assign": {func(t *testing.T, l *line) { assigned(t, l, "a") }, idleTimeout},
@@ -236,7 +236,7 @@ func TestSilentAndSlowClientsTimeOut(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, b *book, s *Server) {
+			bubble(t, func(t *testing.T, _ *book, s *Server) {
 				l := connect(s)
 				began := time.Now()
 				acted := make(chan struct{})
@@ -254,7 +254,10 @@ func TestSilentAndSlowClientsTimeOut(t *testing.T) {
 
 func TestLongAssignIsNotSilence(t *testing.T) {
 	bubble(t, func(t *testing.T, b *book, s *Server) {
-		b.onAssign = func(context.Context) error { time.Sleep(55 * time.Second); return nil } // virtual
+		b.onAssign = func(context.Context) error {
+			time.Sleep(55 * time.Second) //nolint:forbidigo // virtual
+			return nil
+		}
 		l := connect(s)
 		assigned(t, l, "a")
 		must(t, l.Done(context.Background(), doneOf("a")))

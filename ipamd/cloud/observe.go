@@ -177,7 +177,7 @@ func (c *Cloud) readENIs(ctx context.Context, id identity) ([]pool.ENI, error) {
 	if err != nil {
 		return nil, err
 	}
-	described := append(attached, available...)
+	described := slices.Concat(attached, available)
 	if err := c.learnSubnets(ctx, described); err != nil {
 		return nil, err
 	}

@@ -138,7 +138,7 @@ func (v socketPath) set(text string) error {
 	if len(text) > maxSocketPath {
 		return fmt.Errorf("it has %d bytes", len(text))
 	}
-	return absolutePath{v.into}.set(text)
+	return absolutePath(v).set(text)
 }
 
 // listenAddress is host:port, :port or unix:/path.

@@ -237,6 +237,6 @@ func eventually(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s", what)
 		}
-		time.Sleep(20 * time.Millisecond) // pace of polling
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // pace of polling, bounded by the deadline
 	}
 }
