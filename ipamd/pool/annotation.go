@@ -70,7 +70,7 @@ func (p *Pool) rewish(rec *Annotation, now time.Time) {
 	if wish == WishPresent {
 		keys, stale = slices.Clone(p.set.Keys), without(all, p.set.Keys)
 	}
-	if wish != rec.Wish || !slices.Equal(keys, rec.Keys) {
+	if wish != rec.Wish { // other keys are the same wish: a pass over running pods is no news
 		rec.Since = now
 	}
 	rec.Wish, rec.Keys, rec.Stale = wish, keys, stale

@@ -112,10 +112,17 @@ func TestSettingsChange(t *testing.T) {
 			w.run("s1", "u1")
 			w.run("s2", "u2")
 			w.end("s2")
+			w.pass(time.Minute)
 			w.restart(c.second)
 			w.wantRecords(c.want...)
-			if got := len(w.p.Submissions()); got != len(c.want) {
-				t.Errorf("%d records submitted at start, want all %d", got, len(c.want))
+			submitted := w.p.Submissions()
+			if len(submitted) != len(c.want) {
+				t.Errorf("%d records submitted at start, want all %d", len(submitted), len(c.want))
+			}
+			for _, rec := range submitted {
+				if rec.Wish == WishPresent && w.now.Sub(rec.Since) < time.Minute {
+					t.Errorf("%s: a running pod's value is submitted as news, before those of new pods", rec.Sandbox)
+				}
 			}
 			w.end("s1")
 			got := w.records()

@@ -40,7 +40,7 @@ func (p *Pool) Restore(snap Snapshot, now time.Time) {
 	}
 	for _, a := range p.holdings() {
 		if a.holder.Done && p.records[a.holder.owner()] == nil && p.set.Annotate {
-			p.announce(a.holder, now) // backfill: the pod began while the knob was off
+			p.announce(a.holder, a.holder.Since) // backfill: the pod began while the knob was off; its age tells that it is no news
 		}
 	}
 	p.revision++
