@@ -32,8 +32,8 @@ demo: build ## boot the simulated cluster and compare ping-ready latency, annota
 test: build ## run all tests
 	@assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
 	echo "==> compiling the rest" && go build -v ./... && \
-	echo "==> unit, kernel and simulation tests" && go test -p 2 $(UNIT) && \
-	echo "==> end-to-end tests (real API server, simulated VPC; one package at a time)" && go test -p 1 -timeout 20m ./e2e/...
+	echo "==> unit, kernel and simulation tests" && go test -count=1 -p 2 $(UNIT) && \
+	echo "==> end-to-end tests (real API server, simulated VPC; one package at a time)" && go test -count=1 -p 1 -timeout 20m ./e2e/...
 
 e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS=... FOCUS=...)
 	@$(ASSETS) CLUSTER="$(or $(CLUSTER),netns)" go test -count=1 -timeout 30m ./e2e/suites/... \
@@ -59,7 +59,7 @@ docs-check:
 	@go test -count=1 ./ipamd/docs -run TestReadme
 
 bench: build ## print the figures: plugin size and exec time, ADD, forwarded round trip
-	@$(ASSETS) sh -c 'go test -run "^$$" -bench . -benchtime 1x -timeout 20m ./cni ./ipamd/hostnet ./e2e/bench'
+	@$(ASSETS) sh -c 'go test -run NONE -bench . -benchtime 1x -timeout 20m ./cni ./cni/podnet ./ipamd/hostnet ./e2e/bench'
 
 clean: ## remove build/ (the cached kube-apiserver and etcd stay)
 	@rm -rf build
