@@ -2,6 +2,7 @@ package pingready
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type record struct {
 	started          time.Time
 	status           time.Time // the watch showed status.podIP
 	gone             time.Time
-	trouble          string // the last thing that went wrong
+	troubles         []string // all that went wrong
 }
 
 func newRecorder(key string) *recorder {
@@ -77,7 +78,7 @@ func (r *recorder) take(e event.Event) {
 	case event.PodGone:
 		first(&p.gone, e.At)
 	case event.AddFailed, event.DelFailed, event.Unreadable, event.Trouble:
-		p.trouble = string(e.Kind) + ": " + e.Detail
+		p.troubles = append(slices.Clone(p.troubles), string(e.Kind)+": "+e.Detail) // copies of the record share the old list
 	}
 	r.change()
 }

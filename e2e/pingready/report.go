@@ -35,10 +35,12 @@ const (
 	On  Knob = "on"
 )
 
-// Round is one batch of pods that were started at once.
+// Round is one batch of pods that were started at once. Troubles are what went wrong on the way and was got over, such as
+// an ADD that failed and was tried again.
 type Round struct {
-	Knob Knob  `json:"knob"`
-	Pods []Pod `json:"pods"`
+	Knob     Knob     `json:"knob"`
+	Pods     []Pod    `json:"pods"`
+	Troubles []string `json:"troubles,omitempty"`
 }
 
 // Pod is what happened to one pod. Stages are milliseconds since its ADD was exec'd; nil means that it was not seen (with
@@ -54,6 +56,8 @@ type Pod struct {
 	StatusVisible     *float64 `json:"status_visible_ms"`
 	FailedPingsIn     int      `json:"failed_pings_in"`
 	FailedPingsOut    int      `json:"failed_pings_out"`
+	SentPingsIn       int      `json:"sent_pings_in"`
+	SentPingsOut      int      `json:"sent_pings_out"`
 	PingReadyIn       *float64 `json:"ping_ready_in_ms"`
 	PingReadyOut      *float64 `json:"ping_ready_out_ms"`
 }

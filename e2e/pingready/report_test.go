@@ -101,7 +101,7 @@ func TestJSONHasTheAgreedNames(t *testing.T) {
 		"rounds": []any{map[string]any{"knob": true, "pods": []any{map[string]any{
 			"name": true, "node": true, "add_ms": true, "annotation_visible_ms": true, "policy_programmed_ms": true,
 			"container_start_ms": true, "status_visible_ms": true, "failed_pings_in": true, "failed_pings_out": true,
-			"ping_ready_in_ms": true, "ping_ready_out_ms": true,
+			"sent_pings_in": true, "sent_pings_out": true, "ping_ready_in_ms": true, "ping_ready_out_ms": true,
 		}}}},
 		"off": side, "on": side,
 	}

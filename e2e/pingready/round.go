@@ -24,11 +24,15 @@ func (r *run) measure(ctx context.Context, knob Knob) (Round, error) {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	list := r.subjects()
-	err := r.ping(ctx, list)
+	err := r.ping(ctx, list, knob)
 	round := Round{Knob: knob}
 	for _, s := range list {
 		if err == nil {
-			round.Pods = append(round.Pods, s.result(r.recorder.get(s.uid)))
+			seen := r.recorder.get(s.uid)
+			round.Pods = append(round.Pods, s.result(seen))
+			for _, trouble := range seen.troubles {
+				round.Troubles = append(round.Troubles, s.pod.Name+": "+trouble)
+			}
 		}
 		err = errors.Join(err, s.close())
 	}
@@ -52,7 +56,7 @@ func (r *run) subjects() (list []*subject) {
 }
 
 // ping creates the pods and pings them, each from its container's start on.
-func (r *run) ping(outer context.Context, list []*subject) error {
+func (r *run) ping(outer context.Context, list []*subject, knob Knob) error {
 	ctx, cancel := context.WithCancel(outer)
 	defer cancel()
 	byName := make(map[string]*subject, len(list))
@@ -68,7 +72,7 @@ func (r *run) ping(outer context.Context, list []*subject) error {
 	})
 	err := r.createAll(ctx, list)
 	if err == nil {
-		err = r.awaitAll(ctx, list)
+		err = r.awaitAll(ctx, list, knob)
 	}
 	if err == nil {
 		err = pause(ctx, after)
@@ -110,14 +114,14 @@ func (r *run) createAll(ctx context.Context, list []*subject) error {
 	return group.Wait()
 }
 
-// awaitAll waits until every pod is reported, let through and pinged in both directions.
-func (r *run) awaitAll(ctx context.Context, list []*subject) error {
+// awaitAll waits until every pod is reported (with the knob on: annotated too), let through and pinged in both directions.
+func (r *run) awaitAll(ctx context.Context, list []*subject, knob Knob) error {
 	uids := make([]string, 0, len(list))
 	for _, s := range list {
 		uids = append(uids, s.uid)
 	}
 	missing, err := r.recorder.wait(ctx, uids, func(p record) bool {
-		return !p.started.IsZero() && !p.status.IsZero() && !p.programmed.IsZero()
+		return !p.started.IsZero() && !p.status.IsZero() && !p.programmed.IsZero() && (knob == Off || !p.annotated.IsZero())
 	})
 	if err != nil {
 		return fmt.Errorf("start pods: %w; %s", err, r.describe(missing))

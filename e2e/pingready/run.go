@@ -134,6 +134,9 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		lost := quantiles(counts(round.Pods, Pod.FailedPings))
 		r.printf("  ok   round %d, annotation %-3s %3d pods %15s %6.1f s, of which %.1f s waiting; failed pings per pod: p50 %.0f, max %.0f\n",
 			r.round, knob, len(round.Pods), "", time.Since(began).Seconds(), prepared.Sub(began).Seconds(), *lost.P50, *lost.Max)
+		for _, trouble := range round.Troubles {
+			r.printf("       got over: %s\n", trouble)
+		}
 	}
 	report.Summarize()
 	return report, nil
@@ -233,7 +236,7 @@ func (r *run) describe(uids []string) string {
 	for _, uid := range uids[:min(enough, len(uids))] {
 		p := r.recorder.get(uid)
 		fmt.Fprintf(&out, "; %s: ADD exec'd %t, ADD done %t, programmed %t, status %t %s",
-			uid, !p.addExec.IsZero(), !p.addDone.IsZero(), !p.programmed.IsZero(), !p.status.IsZero(), p.trouble)
+			uid, !p.addExec.IsZero(), !p.addDone.IsZero(), !p.programmed.IsZero(), !p.status.IsZero(), strings.Join(p.troubles, "; "))
 	}
 	fmt.Fprintf(&out, "; logs are in %s", r.info.Logs)
 	return out.String()

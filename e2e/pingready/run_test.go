@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,8 +124,8 @@ func TestRecorderKeepsTheFirstSighting(t *testing.T) {
 	if got.addExec != at(1) || got.addDone != at(4) || got.started != at(5) || got.programmed != at(6) || got.address != "10.0.0.5" {
 		t.Errorf("record = %+v", got)
 	}
-	if !strings.Contains(got.trouble, "no address") {
-		t.Errorf("trouble = %q", got.trouble)
+	if want := []string{"add_failed: no address"}; !slices.Equal(got.troubles, want) {
+		t.Errorf("troubles = %q, want %q", got.troubles, want)
 	}
 }
 

@@ -138,6 +138,8 @@ func (s *subject) result(p record) Pod {
 		StatusVisible:     since(p.addExec, p.status),
 		FailedPingsIn:     in.Failed,
 		FailedPingsOut:    out.Failed,
+		SentPingsIn:       in.Sent,
+		SentPingsOut:      out.Sent,
 		PingReadyIn:       since(p.started, in.FirstReply),
 		PingReadyOut:      since(p.started, out.FirstReply),
 	}

@@ -45,6 +45,7 @@ type Options struct {
 	StatusDelay  *sandbox.Delay    // nil: a real kubelet's
 	Seed         uint64            // of the kubelets' delays and the VPC's choices
 	Policy       cluster.Policy
+	Keys         string    // annotations that the policy agents read, joined by commas; "" is the AWS key
 	Out          io.Writer // progress
 }
 

@@ -61,14 +61,14 @@ func (n *node) start(ctx context.Context) error {
 	return await(ctx, networked, "Ready node "+n.name, n.kubelet, n.daemon)
 }
 
-// kubeletNice lets the control plane go before the kubelets and their plugins: in a real cluster the API server has a
-// machine of its own, here thirty plugins at once would compete with it for the same cores.
-const kubeletNice = 10
+// Niceness is added to that of all programs of the nodes, the plugins included: in a real cluster the API server has a
+// machine of its own, here thirty plugins at once would compete with it for the same cores. Within a node all are equal.
+const Niceness = 10
 
 func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 	delay := n.cluster.options.StatusDelay
 	n.kubelet, err = n.cluster.launch(program{
-		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(), nice: kubeletNice,
+		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(), nice: Niceness,
 		args: []string{
 			"-node", n.name, "-node-ip", n.address.String(), "-dir", podsDir,
 			"-conf-dir", n.dir("net.d"), "-bin-dir", n.dir("bin"),
@@ -88,9 +88,10 @@ func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 
 func (n *node) startGate(ctx context.Context) (err error) {
 	n.gate, err = n.cluster.launch(program{
-		name: "policygate-" + n.name, in: n.ns, path: binary("policygate"), env: plainEnv(),
+		name: "policygate-" + n.name, in: n.ns, path: binary("policygate"), env: plainEnv(), nice: Niceness,
 		args: []string{
 			"-node", n.name, "-kubeconfig", account.Kubeconfig(controlDir, account.PolicyGate),
+			"-keys", n.cluster.options.Keys,
 			"-annotation=" + strconv.FormatBool(n.policy.Annotation),
 			"-default-deny=" + strconv.FormatBool(n.policy.DefaultDeny),
 		},
@@ -105,7 +106,7 @@ func (n *node) startGate(ctx context.Context) (err error) {
 // startDaemon starts the daemon and waits until it serves the plugin.
 func (n *node) startDaemon(ctx context.Context) (err error) {
 	n.daemon, err = n.cluster.launch(program{
-		name: "ipamd-" + n.name, in: n.ns, path: binary("ipamd"), env: n.daemonEnv(),
+		name: "ipamd-" + n.name, in: n.ns, path: binary("ipamd"), env: n.daemonEnv(), nice: Niceness,
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vpc-cni/vpc-cni/e2e/cluster"
+	"github.com/vpc-cni/vpc-cni/e2e/policygate"
 	"github.com/vpc-cni/vpc-cni/e2e/sandbox"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
@@ -37,6 +38,9 @@ func (o Options) WithDefaults() Options {
 	if o.StatusDelay == nil {
 		delay := sandbox.KubeletDelay()
 		o.StatusDelay = &delay
+	}
+	if o.Keys == "" {
+		o.Keys = policygate.AWSPodIPs
 	}
 	o.Logs, _ = filepath.Abs(o.Logs) // fails only without a working directory, where nothing works
 	return o

@@ -22,7 +22,6 @@ import (
 	"github.com/vpc-cni/vpc-cni/e2e/cluster"
 	"github.com/vpc-cni/vpc-cni/e2e/cluster/netns"
 	"github.com/vpc-cni/vpc-cni/e2e/pingready"
-	"github.com/vpc-cni/vpc-cni/e2e/policygate"
 	"github.com/vpc-cni/vpc-cni/e2e/sandbox"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
@@ -74,6 +73,10 @@ func parse() flags {
 		return nil
 	})
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "pingready: unknown argument %q; -help lists the flags\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	return f
 }
 
@@ -112,8 +115,14 @@ func run(ctx context.Context, f flags) error {
 	return errors.Join(err, c.Stop(context.WithoutCancel(ctx)))
 }
 
-// cooldown is the daemons' default.
-const cooldown = 30 * time.Second
+// cooldownDefault is the daemons' default, in seconds.
+const cooldownDefault = "30"
+
+// The daemons' settings that the measurement must know too.
+const (
+	cooldownVar = "IP_COOLDOWN_PERIOD"
+	keysVar     = "ANNOTATE_POD_IP_KEYS"
+)
 
 // cluster is the cluster to boot. Its settings are an operator's who expects bursts: every address that the instance type
 // has room for is kept on the node, so that no pod of a round waits for EC2.
@@ -127,20 +136,28 @@ func (f flags) cluster() (netns.Options, error) {
 		Policy: cluster.Policy{Annotation: true, DefaultDeny: true},
 	}.WithDefaults()
 	options.Settings = map[string]string{
-		"MINIMUM_IP_TARGET":  strconv.Itoa(options.Info().Nodes[0].Capacity),
-		"IP_COOLDOWN_PERIOD": strconv.Itoa(int(cooldown.Seconds())),
-		"ANNOTATE_POD_IP":    "false",
+		"MINIMUM_IP_TARGET": strconv.Itoa(options.Info().Nodes[0].Capacity),
+		cooldownVar:         cooldownDefault,
+		"ANNOTATE_POD_IP":   "false",
 	}
 	maps.Copy(options.Settings, f.settings)
+	if keys := options.Settings[keysVar]; keys != "" {
+		options.Keys = keys
+	}
 	return options, nil
 }
 
 func measure(ctx context.Context, c *netns.Cluster, f flags, options netns.Options) error {
 	ctx, cancel := c.Guard(ctx)
 	defer cancel()
+	cooldown, err := strconv.Atoi(options.Settings[cooldownVar])
+	if err != nil {
+		return fmt.Errorf("read -set %s: %w", cooldownVar, err)
+	}
+	key, _, _ := strings.Cut(options.Keys, ",")
 	report, err := pingready.Run(ctx, c, pingready.Options{
-		Pods: f.pods, Rounds: pingready.Alternate(f.rounds), Key: policygate.AWSPodIPs,
-		Cooldown: cooldown, Seed: f.seed, Out: os.Stdout,
+		Pods: f.pods, Rounds: pingready.Alternate(f.rounds), Key: strings.TrimSpace(key),
+		Cooldown: time.Duration(cooldown) * time.Second, Seed: f.seed, Out: os.Stdout,
 	})
 	if err != nil {
 		return err
@@ -159,6 +176,7 @@ func environment(f flags, options netns.Options) pingready.Environment {
 	delete(said, "-set") // its values are among the settings below
 	said["-status-delay"] = f.delay.String()
 	said["instance-type"] = options.InstanceType
+	said["niceness of node programs"] = strconv.Itoa(netns.Niceness)
 	maps.Copy(said, options.Settings)
 	said["ANNOTATE_POD_IP"] = "alternates"
 	var name unix.Utsname
