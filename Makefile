@@ -1,65 +1,69 @@
 # vpc-cni: `make` prints this list. One set of build flags everywhere: each other set compiles service/ec2 and client-go again.
 export CGO_ENABLED := 0
-export GOFLAGS := -buildvcs=false $(GOFLAGS)
+export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 # where the harness finds the programs that `make build` made
 export VPC_CNI_BIN := $(CURDIR)/build/bin
+# Debian keeps ip and nft where an ordinary user's PATH does not look
+export PATH := $(PATH):/usr/sbin:/sbin
 
-BIN        := build/bin
 PROGRAMS   := ./cni/cmd/aws-cni ./ipamd/cmd/ipamd ./fakeec2/cmd/fakeec2 ./e2e/cmd/controlplane ./e2e/cmd/sandbox ./e2e/cmd/policygate ./e2e/cmd/pingready
 LINT       := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+STEP       := .ci/step
 UNIT        = $(shell go list ./... | grep -v /e2e/)
 # kube-apiserver and etcd: KUBEBUILDER_ASSETS if set, else built once and cached
-ASSETS      = KUBEBUILDER_ASSETS="$$(go run ./e2e/cmd/assets)"
+ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test e2e check lint law docs docs-check bench clean
+.PHONY: help build assets demo test e2e check lint law docs docs-check bench clean tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build all programs into build/bin (the first time compiles service/ec2 and client-go: 2 to 5 minutes)
-	@echo "==> building the programs into $(BIN)"
-	@mkdir -p $(BIN)
-	@go build -v -ldflags "-s -w" -o $(BIN)/ $(PROGRAMS)
+	@mkdir -p $(VPC_CNI_BIN)
+	@$(STEP) "build the programs into build/bin" go build -v -ldflags "-s -w" -o $(VPC_CNI_BIN)/ $(PROGRAMS)
 
 assets: ## build kube-apiserver and etcd once (3 to 10 minutes; KUBEBUILDER_ASSETS overrides) and print their folder
 	@go run ./e2e/cmd/assets
 
 demo: build ## boot the simulated cluster and compare ping-ready latency, annotation off and on (ARGS="-pods 30 -rounds 2")
-	@$(ASSETS) $(BIN)/pingready $(ARGS)
+	@$(ASSETS) && $(VPC_CNI_BIN)/pingready $(ARGS)
 
-test: build ## run all tests
-	@assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets" && \
-	echo "==> compiling the rest" && go build -v ./... && \
-	echo "==> unit, kernel and simulation tests" && go test -count=1 -p 2 $(UNIT) && \
-	echo "==> end-to-end tests (real API server, simulated VPC; one package at a time)" && go test -count=1 -p 1 -timeout 20m ./e2e/...
+test: tools build ## run all tests
+	@$(ASSETS) && \
+	$(STEP) "compile the rest" go build -v ./... && \
+	$(STEP) "unit, kernel and simulation tests" go test -count=1 -p 2 $(UNIT) && \
+	$(STEP) "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
 
 e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS=... FOCUS=...)
-	@$(ASSETS) CLUSTER="$(or $(CLUSTER),netns)" go test -count=1 -timeout 30m ./e2e/suites/... \
+	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -timeout 30m ./e2e/suites/... \
 	  -ginkgo.v $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
 
 check: lint law docs-check test ## what CI runs: lint, import law, docs not stale, tests
 
 lint:
-	@echo "==> golangci-lint (the first time builds it)"
-	@go run $(LINT) run ./...
-	@echo "==> actionlint"
-	@go run $(ACTIONLINT) .github/workflows/*.yml
+	@$(STEP) "golangci-lint (the first time builds it)" go run $(LINT) run ./...
+	@$(STEP) "actionlint" go run $(ACTIONLINT) .github/workflows/*.yml
 
 law:
-	@echo "==> import law"
-	@go test -count=1 ./e2e/importlaw
+	@$(STEP) "import law" go test -count=1 ./e2e/importlaw
 
 docs: ## rewrite the generated tables of the README
 	@go test -count=1 ./ipamd/docs -run TestReadme -update
 
 docs-check:
-	@echo "==> generated tables of the README"
-	@go test -count=1 ./ipamd/docs -run TestReadme
+	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs -run TestReadme
 
-bench: build ## print the figures: plugin size and exec time, ADD, forwarded round trip
-	@$(ASSETS) sh -c 'go test -run NONE -bench . -benchtime 1x -timeout 20m ./cni ./cni/podnet ./ipamd/hostnet ./e2e/bench'
+bench: tools build ## print the figures: plugin size and exec time, ADD, forwarded round trip
+	@$(ASSETS) && $(STEP) "benchmarks (all of it in build/bench.txt)" \
+	  sh -c 'go test -run NONE -bench . -benchtime 1x -p 1 -timeout 20m ./cni ./cni/podnet ./ipamd/hostnet ./e2e/bench > build/bench.txt 2>&1 || { cat build/bench.txt; exit 1; }'
+	@awk -f .ci/figures.awk build/bench.txt
 
 clean: ## remove build/ (the cached kube-apiserver and etcd stay)
 	@rm -rf build
+
+# The programs need none of these; tests compare with what ip and nft say.
+tools:
+	@missing=; for pair in ip=iproute2 nft=nftables; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
+	if [ -n "$$missing" ]; then echo "missing Debian packages, as root: apt-get install -y$$missing" >&2; exit 1; fi

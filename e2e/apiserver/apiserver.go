@@ -51,7 +51,7 @@ type Server struct {
 
 // Start starts etcd and kube-apiserver and waits until they serve.
 func Start(options Options) (*Server, error) {
-	for _, dir := range []string{options.certs(), options.etcd()} {
+	for _, dir := range []string{options.certs(), options.webhooks(), options.etcd()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make folder of the control plane: %w", err)
 		}
@@ -70,6 +70,8 @@ func Start(options Options) (*Server, error) {
 		Set("endpoint-reconciler-type", "none") // else it refuses to publish a loopback address
 	env := &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
+		// No webhook is served, but envtest makes certificates for one: here, not in the machine's temporary folder.
+		WebhookInstallOptions: envtest.WebhookInstallOptions{LocalServingCertDir: options.webhooks()},
 		ControlPlane: envtest.ControlPlane{
 			APIServer: server,
 			Etcd: &envtest.Etcd{
@@ -85,8 +87,9 @@ func Start(options Options) (*Server, error) {
 	return &Server{env: env, options: options}, nil
 }
 
-func (o Options) certs() string { return filepath.Join(o.Dir, "certs") }
-func (o Options) etcd() string  { return filepath.Join(o.Dir, "etcd") }
+func (o Options) certs() string    { return filepath.Join(o.Dir, "certs") }
+func (o Options) webhooks() string { return filepath.Join(o.Dir, "webhooks") }
+func (o Options) etcd() string     { return filepath.Join(o.Dir, "etcd") }
 
 // Config is a copy of the administrator's.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.env.Config) }

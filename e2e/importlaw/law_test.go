@@ -3,6 +3,7 @@ package importlaw
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os/exec"
 	"slices"
@@ -99,8 +100,8 @@ func isStdlib(path string) bool {
 func TestEveryPackageKeepsTheLaw(t *testing.T) {
 	for _, p := range packages(t) {
 		for _, r := range law {
-			if isUnder(p.ImportPath, r.under) {
-				checkRule(t, p, r)
+			for _, broken := range violations(p, r) {
+				t.Error(broken)
 			}
 		}
 		for _, general := range importers {
@@ -113,19 +114,37 @@ func TestEveryPackageKeepsTheLaw(t *testing.T) {
 	}
 }
 
-func checkRule(t *testing.T, p pkg, r rule) {
-	t.Helper()
+// Every rule catches an import that it forbids.
+func TestEveryRuleCanBeBroken(t *testing.T) {
+	for _, r := range law {
+		for _, forbidden := range []string{module + "ipamd", "example.org/library", "net/http"} {
+			planted := pkg{ImportPath: r.under, Imports: []string{forbidden}}
+			wanted := forbidden == module+"ipamd" || forbidden == "example.org/library" && r.stdlib || slices.Contains(r.never, forbidden)
+			if caught := len(violations(planted, r)) > 0; caught != wanted {
+				t.Errorf("%s importing %s: caught %t, want %t", r.under, forbidden, caught, wanted)
+			}
+		}
+	}
+}
+
+// violations are the imports by which a package breaks a rule.
+func violations(p pkg, r rule) (broken []string) {
+	if !isUnder(p.ImportPath, r.under) {
+		return nil
+	}
+	add := func(format string, args ...any) { broken = append(broken, fmt.Sprintf(format, args...)) }
 	for _, imported := range p.Imports {
 		own, inProject := strings.CutPrefix(imported, module)
 		switch {
 		case inProject && r.may != nil && !isUnder(own, r.under) && !slices.ContainsFunc(r.may, func(m string) bool { return isUnder(own, m) }):
-			t.Errorf("%s imports %s: %s", p.ImportPath, own, r.reason)
+			add("%s imports %s: %s", p.ImportPath, own, r.reason)
 		case !inProject && r.stdlib && !isStdlib(imported):
-			t.Errorf("%s imports %s, which is not the standard library: %s", p.ImportPath, imported, r.reason)
+			add("%s imports %s, which is not the standard library: %s", p.ImportPath, imported, r.reason)
 		case slices.ContainsFunc(r.never, func(n string) bool { return strings.HasPrefix(imported+"/", n) || imported == n }):
-			t.Errorf("%s imports %s: %s", p.ImportPath, imported, r.reason)
+			add("%s imports %s: %s", p.ImportPath, imported, r.reason)
 		}
 	}
+	return broken
 }
 
 // Each rule must speak of a package that exists: a law for a package that was renamed proves nothing.

@@ -132,7 +132,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		}
 		report.Rounds = append(report.Rounds, round)
 		lost := quantiles(counts(round.Pods, Pod.FailedPings))
-		r.printf("  ok   round %d, annotation %-3s %3d pods %15s %6.1f s, of which %.1f s waiting; failed pings per pod: p50 %.0f, max %.0f\n",
+		r.printf("  ok   round %d, annotation %-3s %3d pods %15s %6.1f s, of which %.1f s waiting; failed pings per pod, in and out together: p50 %.0f, max %.0f\n",
 			r.round, knob, len(round.Pods), "", time.Since(began).Seconds(), prepared.Sub(began).Seconds(), *lost.P50, *lost.Max)
 		for _, trouble := range round.Troubles {
 			r.printf("       got over: %s\n", trouble)

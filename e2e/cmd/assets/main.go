@@ -1,4 +1,4 @@
-// assets prints the folder that holds kube-apiserver and etcd, which it builds first where there is none. Progress goes to
+// Command assets prints the folder that holds kube-apiserver and etcd, which it builds first where there is none. Progress goes to
 // standard error.
 package main
 

@@ -1,4 +1,4 @@
-// controlplane runs kube-apiserver and etcd in the network namespace that it is started in, and writes a kubeconfig for
+// Command controlplane runs kube-apiserver and etcd in the network namespace that it is started in, and writes a kubeconfig for
 // each of the harness's programs. It prints one JSON line when it is ready and runs until SIGTERM.
 package main
 

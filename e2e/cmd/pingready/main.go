@@ -1,4 +1,4 @@
-// pingready boots the simulated cluster, measures ping-ready latency with the pod-IP annotation off and on, prints the
+// Command pingready boots the simulated cluster, measures ping-ready latency with the pod-IP annotation off and on, prints the
 // comparison and writes the report.
 package main
 

@@ -1,4 +1,4 @@
-// policygate is a default-deny policy agent for one node; see package policygate. It runs in the node's network namespace,
+// Command policygate is a default-deny policy agent for one node; see package policygate. It runs in the node's network namespace,
 // writes events to standard output as JSON lines and logs to standard error.
 package main
 

@@ -1,4 +1,4 @@
-// sandbox is a tiny kubelet for one node; see package sandbox. It runs in the node's network namespace, writes events to
+// Command sandbox is a tiny kubelet for one node; see package sandbox. It runs in the node's network namespace, writes events to
 // standard output as JSON lines and logs to standard error.
 package main
 

@@ -1,4 +1,4 @@
-// Package annotation_test is the end-to-end suite of the pod-IP annotation: design contract "the pod-IP annotation", and
+// Package annotation_test is the end-to-end suite of the pod-IP annotation (see the README), and
 // the field's cases behind it.
 package annotation_test
 
