@@ -11,6 +11,7 @@ import (
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
 // attempts is what the journal says of retries.
@@ -26,6 +27,28 @@ func retries(entries []ec2api.Entry) []attempts {
 		out = append(out, attempts{e.Attempt, e.MaxAttempts, e.Code, e.Fault})
 	}
 	return out
+}
+
+// Every code that the model or the endpoint itself gives may be injected, and every action.
+func TestCheckFault(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	for _, good := range []fault.Rule{
+		{}, {Action: "DescribeInstances"}, {Action: "UnassignPrivateIpAddresses", Resource: e.node.ID}, {Resource: "eni-attach-0123456789abcdef0"},
+		{Resource: "10.0.1.20"}, {Resource: "c6in.32xlarge"}, {Kind: fault.Error, Code: vpc.CodeENIInUse}, {Kind: fault.Error, Code: fault.ThrottleCode},
+	} {
+		if err := e.handler.CheckFault(good); err != nil {
+			t.Errorf("%+v: %v", good, err)
+		}
+	}
+	for _, bad := range []fault.Rule{
+		{Action: "DescribeInstancez"}, {Action: " DescribeInstances"}, {Action: "RunInstances"}, {Resource: "eni-12"}, {Resource: "ENI-01234567"},
+		{Resource: "10.0.1"}, {Resource: "m9.huge"}, {Kind: fault.Error, Code: "unauthorizedoperation"}, {Kind: fault.Error, Code: "InvalidNetworkInterfaceId.NotFound"},
+	} {
+		if err := e.handler.CheckFault(bad); err == nil {
+			t.Errorf("%+v was taken", bad)
+		}
+	}
 }
 
 // TestDefaultRetryOnThrottle is the only test that lets the SDK wait as it does by default (up to about 3 s).

@@ -90,9 +90,12 @@ func (t *Table) Add(r Rule) error {
 }
 
 func (r Rule) check() error {
+	kinds := []Kind{Error, Throttle, Delay, Lost}
 	switch {
 	case r.Name == "":
 		return fmt.Errorf("name is missing")
+	case !slices.Contains(kinds, r.Kind):
+		return fmt.Errorf("kind %q is unknown: want one of %v", r.Kind, kinds)
 	case r.First < 0 || r.Times < 0 || r.Delay < 0:
 		return fmt.Errorf("first, times and delay must not be negative")
 	case r.Kind == Error && r.Code == "":
@@ -101,8 +104,10 @@ func (r Rule) check() error {
 		return fmt.Errorf("kind %q needs a delay", r.Kind)
 	case r.Status != 0 && (r.Status < 300 || r.Status > 599):
 		return fmt.Errorf("status %d is no error", r.Status)
-	case !slices.Contains([]Kind{Error, Throttle, Delay, Lost}, r.Kind):
-		return fmt.Errorf("kind %q is unknown", r.Kind)
+	case r.Kind != Error && (r.Code != "" || r.Status != 0):
+		return fmt.Errorf("code and status belong to kind %q, not to %q", Error, r.Kind)
+	case (r.Kind == Delay || r.Kind == Lost) && r.Message != "":
+		return fmt.Errorf("kind %q has no answer that a message could be in", r.Kind)
 	}
 	return nil
 }

@@ -108,6 +108,9 @@ func TestBadRulesAreRefused(t *testing.T) {
 		{Name: "r", Kind: fault.Delay},
 		{Name: "r", Kind: fault.Lost, First: -1},
 		{Name: "r", Kind: fault.Error, Code: "C", Status: 200},
+		{Name: "r", Kind: fault.Throttle, Code: "C"},
+		{Name: "r", Kind: fault.Throttle, Status: 500},
+		{Name: "r", Kind: fault.Lost, Message: "m"},
 	}
 	for _, rule := range bad {
 		if _, err := fault.New(rule); err == nil {

@@ -20,37 +20,31 @@ type World struct {
 	RPFilter map[string]int // by instance id
 }
 
-// Build makes the model of a scenario. The nodes are launched now.
+// Build makes the model of a scenario. The nodes are launched now. What the model's laws refuse is an *Error.
 func (s Scenario) Build(now time.Time) (World, error) {
-	w := World{Model: vpc.New(s.options()), RPFilter: map[string]int{}}
-	rules := make([]fault.Rule, len(s.Faults))
+	w := World{Model: vpc.New(s.options()), Faults: &fault.Table{}, RPFilter: map[string]int{}}
+	var p problems
 	for i, f := range s.Faults {
-		rules[i] = f.Rule()
+		p.refused(fmt.Sprintf("faults[%d]", i), w.Faults.Add(f.Rule()))
 	}
-	var err error
-	if w.Faults, err = fault.New(rules...); err != nil {
-		return World{}, fmt.Errorf("build faults: %w", err)
+	where := s.buildVPC(w.Model, &p)
+	if err := p.err(); err != nil {
+		return World{}, err // what stands in the VPC would only be refused because of it
 	}
-	places, err := s.buildVPC(w.Model)
-	if err != nil {
-		return World{}, err
-	}
-	if err := s.buildAddresses(w.Model, places); err != nil {
-		return World{}, err
-	}
-	for _, n := range s.Nodes {
-		in, err := n.launch(places)
+	s.buildAddresses(w.Model, where, &p)
+	for i, n := range s.Nodes {
+		instance, err := w.Model.Launch(now, n.launch(where))
 		if err != nil {
-			return World{}, fmt.Errorf("build node %s: %w", n.Name, err)
-		}
-		instance, err := w.Model.Launch(now, in)
-		if err != nil {
-			return World{}, fmt.Errorf("build node %s: %w", n.Name, err)
+			p.refused(fmt.Sprintf("nodes[%d]", i), err)
+			continue
 		}
 		w.RPFilter[instance.ID] = defaultRPFilter
 		if n.RPFilter != nil {
 			w.RPFilter[instance.ID] = *n.RPFilter
 		}
+	}
+	if err := p.err(); err != nil {
+		return World{}, err
 	}
 	return w, nil
 }
@@ -77,83 +71,57 @@ func (s Scenario) options() vpc.Options {
 	return options
 }
 
-// places are ids by the names that the file uses.
+// places are ids by the names that the file uses. Parse has made sure that every name is there.
 type places struct {
 	subnets, groups map[string]string
 }
 
-func (p places) subnet(name string) (string, error) {
-	id, known := p.subnets[name]
-	if !known {
-		return "", fmt.Errorf("find subnet %q: not in the scenario", name)
-	}
-	return id, nil
-}
-
-func (s Scenario) buildVPC(model *vpc.VPC) (places, error) {
-	p := places{subnets: map[string]string{}, groups: map[string]string{}}
+func (s Scenario) buildVPC(model *vpc.VPC, p *problems) places {
+	where := places{subnets: map[string]string{}, groups: map[string]string{}}
 	network, err := model.AddVPC(vpc.Network{ID: s.VPC.ID, CIDRs: s.VPC.CIDRs})
 	if err != nil {
-		return p, fmt.Errorf("build VPC: %w", err)
+		p.refused("vpc", err)
+		return where
 	}
-	p.groups["default"] = network.DefaultGroup
-	for _, g := range s.VPC.Groups {
+	where.groups["default"] = network.DefaultGroup
+	for i, g := range s.VPC.Groups {
 		added, err := model.AddSecurityGroup(vpc.SecurityGroup{ID: g.ID, VPCID: network.ID, Name: g.Name, Tags: g.Tags})
-		if err != nil {
-			return p, fmt.Errorf("build security group %s: %w", g.Name, err)
-		}
-		p.groups[g.Name] = added.ID
+		p.refused(fmt.Sprintf("vpc.securityGroups[%d]", i), err)
+		where.groups[g.Name] = added.ID
 	}
-	for _, sub := range s.VPC.Subnets {
-		if _, taken := p.subnets[sub.Name]; taken || sub.Name == "" {
-			return p, fmt.Errorf("build subnet %s: the name %q is empty or used twice", sub.CIDR, sub.Name)
-		}
+	for i, sub := range s.VPC.Subnets {
 		added, err := model.AddSubnet(vpc.Subnet{ID: sub.ID, VPCID: network.ID, AZ: sub.AZ, CIDR: sub.CIDR, Tags: sub.Tags})
-		if err != nil {
-			return p, fmt.Errorf("build subnet %s: %w", sub.Name, err)
-		}
-		p.subnets[sub.Name] = added.ID
+		p.refused(fmt.Sprintf("vpc.subnets[%d]", i), err)
+		where.subnets[sub.Name] = added.ID
 	}
-	return p, nil
+	return where
 }
 
 // buildAddresses adds services and outside hosts.
-func (s Scenario) buildAddresses(model *vpc.VPC, p places) error {
-	for _, x := range s.Services {
-		subnet, err := p.subnet(x.Subnet)
-		if err != nil {
-			return fmt.Errorf("build service %s: %w", x.Name, err)
-		}
-		if err := model.AddService(vpc.Service{Name: x.Name, Addr: x.Address, SubnetID: subnet, Namespace: x.Namespace}); err != nil {
-			return fmt.Errorf("build service %s: %w", x.Name, err)
-		}
+func (s Scenario) buildAddresses(model *vpc.VPC, where places, p *problems) {
+	for i, x := range s.Services {
+		p.refused(fmt.Sprintf("services[%d]", i), model.AddService(vpc.Service{
+			Name: x.Name, Addr: x.Address, SubnetID: where.subnets[x.Subnet], Namespace: x.Namespace,
+		}))
 	}
-	for _, x := range s.Outside {
-		if err := model.AddOutside(vpc.Outside{Name: x.Name, Addr: x.Address, CIDR: x.Network, Namespace: x.Namespace}); err != nil {
-			return fmt.Errorf("build outside host %s: %w", x.Name, err)
-		}
+	for i, x := range s.Outside {
+		p.refused(fmt.Sprintf("outside[%d]", i), model.AddOutside(vpc.Outside{Name: x.Name, Addr: x.Address, CIDR: x.Network, Namespace: x.Namespace}))
 	}
-	return nil
 }
 
-func (n Node) launch(p places) (vpc.LaunchInput, error) {
-	subnet, err := p.subnet(n.Subnet)
-	if err != nil {
-		return vpc.LaunchInput{}, err
-	}
+func (n Node) launch(where places) vpc.LaunchInput {
 	in := vpc.LaunchInput{
-		ID: n.ID, Name: n.Name, Type: n.Type, SubnetID: subnet, ImageID: n.Image, Role: n.Role, Namespace: n.Namespace,
-		PrivateIP: n.Address, Public: n.Public, HopLimit: n.HopLimit, TokensRequired: n.TokensRequired, Tags: n.Tags,
+		ID: n.ID, Name: n.Name, Type: n.Type, SubnetID: where.subnets[n.Subnet], ImageID: n.Image, Role: n.Role, Namespace: n.Namespace,
+		PrivateIP: n.Address, Public: n.Public, TokensRequired: n.TokensRequired, Tags: n.Tags,
 	}
 	if in.Type == "" {
 		in.Type = defaultType
 	}
-	for _, name := range n.Groups {
-		id, known := p.groups[name]
-		if !known {
-			return vpc.LaunchInput{}, fmt.Errorf("find security group %q: not in the scenario", name)
-		}
-		in.Groups = append(in.Groups, id)
+	if n.HopLimit != nil {
+		in.HopLimit = *n.HopLimit
 	}
-	return in, nil
+	for _, name := range n.Groups {
+		in.Groups = append(in.Groups, where.groups[name])
+	}
+	return in
 }

@@ -48,8 +48,8 @@ type Delays struct {
 // Type is an instance type of the scenario's own.
 type Type struct {
 	Name      string `json:"name"`
-	ENIs      int    `json:"enis"`
-	Addresses int    `json:"addresses"` // IPv4 addresses of an ENI, the primary one included
+	ENIs      int    `json:"enis"`      // 1 to 64
+	Addresses int    `json:"addresses"` // 1 to 50: IPv4 addresses of an ENI, the primary one included
 }
 
 // VPC is the network. Ids are drawn where they are not given, here and below.
@@ -82,7 +82,7 @@ type Service struct {
 	Name      string     `json:"name"`
 	Subnet    string     `json:"subnet"`
 	Address   netip.Addr `json:"address"`
-	Namespace string     `json:"namespace"` // path; default <dir>/netns/<name>
+	Namespace string     `json:"namespace"` // absolute path; default <dir>/netns/<name>
 }
 
 // Outside is a host in the internet, behind the gateway.
@@ -90,7 +90,7 @@ type Outside struct {
 	Name      string       `json:"name"`
 	Address   netip.Addr   `json:"address"`
 	Network   netip.Prefix `json:"network"`   // the network it is in, apart from the VPC
-	Namespace string       `json:"namespace"` // path; default <dir>/netns/<name>
+	Namespace string       `json:"namespace"` // absolute path; default <dir>/netns/<name>
 }
 
 // Node is an instance, running from the start.
@@ -104,10 +104,10 @@ type Node struct {
 	Groups         []string          `json:"securityGroups"` // names; default "default"
 	Image          string            `json:"image"`          // AMI id, for metadata only
 	RPFilter       *int              `json:"rpFilter"`       // 0, 1 or 2, of the image; default 1, which shows most bugs
-	HopLimit       int               `json:"hopLimit"`       // of instance metadata; default 1: a routed pod gets no token
+	HopLimit       *int              `json:"hopLimit"`       // 1 to 64, of instance metadata; default 1: a routed pod gets no token
 	TokensRequired bool              `json:"tokensRequired"` // of instance metadata: version 2 only
 	Role           string            `json:"role"`           // IAM role whose credentials the metadata serve
-	Namespace      string            `json:"namespace"`      // path; default <dir>/netns/<name>
+	Namespace      string            `json:"namespace"`      // absolute path; default <dir>/netns/<name>
 	Tags           map[string]string `json:"tags"`
 }
 
@@ -166,45 +166,17 @@ func (d Duration) MarshalJSON() ([]byte, error) {
 	return json.Marshal(time.Duration(d).String())
 }
 
-// Parse reads a scenario and checks what Build does not.
+// Parse reads a scenario and checks what Build does not. What is wrong is an *Error with all problems that can be seen at once:
+// text that is no YAML hides the values, values that cannot be read hide what they would mean.
 func Parse(text []byte) (Scenario, error) {
 	var s Scenario
 	if err := yaml.UnmarshalStrict(text, &s); err != nil {
-		return Scenario{}, fmt.Errorf("parse scenario: %w", err)
+		return Scenario{}, unreadable(text, err)
 	}
-	names := map[string]bool{}
-	for _, name := range s.namespaced() {
-		if name == "" || names[name] {
-			return Scenario{}, fmt.Errorf("parse scenario: the name %q is empty or used twice", name)
-		}
-		names[name] = true
+	if err := s.check(); err != nil {
+		return Scenario{}, err
 	}
-	for _, n := range s.Nodes {
-		if n.RPFilter != nil && (*n.RPFilter < 0 || *n.RPFilter > 2) {
-			return Scenario{}, fmt.Errorf("parse scenario: node %s: rpFilter is %d, want 0, 1 or 2", n.Name, *n.RPFilter)
-		}
-	}
-	for _, service := range s.Services {
-		if service.Name == EC2Service {
-			return s, nil
-		}
-	}
-	return Scenario{}, fmt.Errorf("parse scenario: there is no service %q", EC2Service)
-}
-
-// namespaced are the names of all that get a namespace.
-func (s Scenario) namespaced() []string {
-	var names []string
-	for _, x := range s.Services {
-		names = append(names, x.Name)
-	}
-	for _, x := range s.Outside {
-		names = append(names, x.Name)
-	}
-	for _, x := range s.Nodes {
-		names = append(names, x.Name)
-	}
-	return names
+	return s, nil
 }
 
 // Over gives delays of a model with those of d that are given in their place.

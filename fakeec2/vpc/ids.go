@@ -58,6 +58,16 @@ func (k kind) check(id string) *Error {
 	return refuse(k.malformed, "Invalid id: %q (expecting %q)", clip(id), k.prefix+"...")
 }
 
+// IsID tells whether a text has the form of an id of one of the model's kinds of resource.
+func IsID(text string) bool {
+	for _, k := range resourceKinds() {
+		if k.check(text) == nil {
+			return true
+		}
+	}
+	return false
+}
+
 func clip(s string) string {
 	if len(s) > shownID {
 		return strings.ToValidUTF8(s[:shownID], "") + "..."

@@ -10,6 +10,10 @@ import (
 // forgetAfter is how long a terminated instance stays described. Source: EC2 user guide, "about an hour".
 const forgetAfter = time.Hour
 
+// MaxHopLimit is the most that an instance's metadata answers may be allowed to travel. Source: EC2 API reference,
+// HttpPutResponseHopLimit ("Possible values: Integers from 1 to 64").
+const MaxHopLimit = 64
+
 // LaunchInput describes an instance to launch. Only Type and SubnetID are required.
 type LaunchInput struct {
 	ID, Name, Type, SubnetID string
@@ -18,7 +22,7 @@ type LaunchInput struct {
 	MAC                      string     // of the primary ENI; drawn when empty, given for an adopted namespace
 	Public                   netip.Addr // associated with the primary address; zero for none
 	Groups                   []string   // default: the VPC's default group
-	HopLimit                 int        // default 1
+	HopLimit                 int        // 1 to MaxHopLimit; 0 is the default, 1
 	TokensRequired           bool
 	Tags                     map[string]string
 }
@@ -68,6 +72,9 @@ func (v *VPC) Launch(now time.Time, in LaunchInput) (Instance, error) {
 func (v *VPC) checkLaunch(in LaunchInput) error {
 	if err := checkTags(nil, in.Tags); err != nil {
 		return err
+	}
+	if in.HopLimit < 0 || in.HopLimit > MaxHopLimit {
+		return refuse(CodeParameterValue, "The value '%d' for HttpPutResponseHopLimit is not valid: an integer from 1 to %d is wanted", in.HopLimit, MaxHopLimit)
 	}
 	if _, taken := v.macs[in.MAC]; taken {
 		return refuse(CodeParameterValue, "The MAC '%s' is already in use", in.MAC)

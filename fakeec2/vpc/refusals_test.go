@@ -132,6 +132,14 @@ func TestRefusals(t *testing.T) {
 			_, err := w.Launch(w.now, vpc.LaunchInput{Type: "x9.huge", SubnetID: w.roomy.ID})
 			return err
 		}},
+		{"launch with a hop limit of 65", vpc.CodeParameterValue, func(w *world) error {
+			_, err := w.Launch(w.now, vpc.LaunchInput{Type: "m5.large", SubnetID: w.roomy.ID, HopLimit: vpc.MaxHopLimit + 1})
+			return err
+		}},
+		{"launch with a negative hop limit", vpc.CodeParameterValue, func(w *world) error {
+			_, err := w.Launch(w.now, vpc.LaunchInput{Type: "m5.large", SubnetID: w.roomy.ID, HopLimit: -1})
+			return err
+		}},
 		{"overlapping subnet", vpc.CodeSubnetConflict, func(w *world) error {
 			_, err := w.AddSubnet(vpc.Subnet{VPCID: w.network.ID, CIDR: netip.MustParsePrefix("10.0.1.128/25")})
 			return err

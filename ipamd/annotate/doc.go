@@ -9,5 +9,6 @@
 //
 // Start at Writer in writer.go: Submit merges records, workers carry out one run (run.go, set.go, clear.go) for one record
 // at a time, fold.go turns what the run found into answers, retries and rest. reply.go is the only place that reads the
-// API server's errors; doubt.go explains what is done about requests that nobody answered.
+// API server's errors; refusal.go explains how long a refused clear is tried again, doubt.go what is done about requests
+// that nobody answered.
 package annotate

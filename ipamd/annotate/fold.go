@@ -68,16 +68,14 @@ func (w *Writer) foldCleared(p *pod, e *entry, r *run) []pool.Answer {
 	if r.wait != nil {
 		return w.wait(e, *r.wait)
 	}
+	if refused, _ := r.refusal(); len(refused) > 0 {
+		return w.foldRefused(p, e, r)
+	}
 	now := w.now()
 	if until := p.doubtfulSet(e.record.Owner, now); !until.IsZero() && !r.over {
 		e.failures = max(e.failures, 1)
 		e.due = earlier(now.Add(lookEvery), until)
 		return e.pending(reasonUnsettled)
-	}
-	for _, j := range r.judged {
-		if j.verdict == pool.VerdictRefused {
-			w.report.denied(e.record, j.reason)
-		}
 	}
 	p.drop(e)
 	return e.answers(r.judged)
@@ -85,28 +83,35 @@ func (w *Writer) foldCleared(p *pod, e *entry, r *run) []pool.Answer {
 
 // wait sets the next attempt.
 func (w *Writer) wait(e *entry, why reply) []pool.Answer {
-	e.due = w.now().Add(w.delay(why, e.failures))
-	e.failures++
+	w.putOff(e, why)
 	w.report.trouble(e.record, why, e.failures)
 	return e.pending(why.reason)
 }
 
 // pending gives the answer Pending, once for each reason.
 func (e *entry) pending(reason string) []pool.Answer {
-	if e.told[reason] || e.answered {
+	if e.answered || !e.tell(reason) {
 		return nil
 	}
 	keys := e.record.Keys
 	if e.written {
 		keys = e.record.Stale
 	}
+	return []pool.Answer{{
+		Owner: e.record.Owner, Wish: e.record.Wish, Keys: keys, Verdict: pool.VerdictPending, Reason: reason,
+	}}
+}
+
+// tell tells whether something is said for the first time.
+func (e *entry) tell(reason string) bool {
+	if e.told[reason] {
+		return false
+	}
 	if e.told == nil {
 		e.told = map[string]bool{}
 	}
 	e.told[reason] = true
-	return []pool.Answer{{
-		Owner: e.record.Owner, Wish: e.record.Wish, Keys: keys, Verdict: pool.VerdictPending, Reason: reason,
-	}}
+	return true
 }
 
 // answers words judgements, those that are alike in one answer.

@@ -68,6 +68,9 @@ type entry struct {
 	outlived bool   // a later sandbox of the pod is to be present
 	failures int    // in a row
 	due      time.Time
+	turn     time.Time       // after a refusal: when it is due by its own pace
+	hurried  bool            // was brought forward since its last turn
+	refused  bool            // a clear that was answered as refused
 	told     map[string]bool // reasons of Pending
 }
 
@@ -81,6 +84,7 @@ func (e *entry) replace(record pool.Annotation, fresh bool, due time.Time) {
 	e.written, e.answered = false, false
 	e.failures = 0
 	e.told = nil
+	e.turn, e.hurried, e.refused = time.Time{}, false, false
 	e.due = due
 }
 

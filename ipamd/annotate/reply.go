@@ -25,6 +25,7 @@ const (
 	unreachable              // not carried out: no connection
 	failed                   // no usable answer: it may have been carried out, or be carried out yet
 	waiting                  // no request: the pod is not ready for it
+	denied                   // a clear was refused, and that was answered
 	distant                  // no request: the pod will not be ready for it soon
 )
 
@@ -49,6 +50,7 @@ const (
 	reasonMirror       = "mirror"      // a static pod whose mirror pod is not there yet
 	reasonNoStatus     = "nostatus"    // the status has no address yet
 	reasonTerminating  = "terminating" // to be cleared at DEL, not removed
+	reasonAbandoned    = "abandoned"   // refused for so long, or so often, that it is given up
 	reasonUnsettled    = "unsettled"   // an earlier request may yet be carried out
 )
 

@@ -39,6 +39,8 @@ func advice(reason string) (event, text string) {
 		return "PodAnnotationUnauthorized", "the API server does not accept this service account's token"
 	case reasonThrottled:
 		return "PodAnnotationThrottled", "the API server throttles the pod-IP annotation: check its priority and fairness settings"
+	case reasonAbandoned:
+		return "PodAnnotationAbandoned", "the API server refused for long to clear the pod-IP annotation of a sandbox that has ended: its pod names an address that may be another pod's now. Delete the pod or its annotation"
 	case reasonServer, reasonTimeout, reasonUnreachable:
 		return "PodAnnotationDelayed", "the API server does not answer: pod-IP annotations are late and will be caught up"
 	}
@@ -50,7 +52,7 @@ func (r *report) trouble(record pool.Annotation, why reply, failures int) {
 	event, text := advice(why.reason)
 	r.logger.Debug("annotation put off", "pod", record.Pod.Namespace+"/"+record.Pod.Name, "sandbox", record.Sandbox,
 		"addr", record.Addr, "wish", record.Wish, "reason", why.reason, "failures", failures, "err", why.err)
-	if event == "" || why.class != refused && failures < patience || !r.due(why.reason) {
+	if event == "" || why.class != refused && why.class != denied && failures < patience || !r.due(why.reason) {
 		return
 	}
 	r.logger.Warn("cannot write pod-IP annotation", "reason", why.reason, "advice", text,
@@ -60,11 +62,6 @@ func (r *report) trouble(record pool.Annotation, why reply, failures int) {
 		message += " (" + why.err.Error() + ")"
 	}
 	r.event(event, message)
-}
-
-// denied takes a final refusal of a clear.
-func (r *report) denied(record pool.Annotation, reason string) {
-	r.trouble(record, reply{class: refused, reason: reason}, 1)
 }
 
 func (r *report) due(reason string) bool {

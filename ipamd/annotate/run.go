@@ -55,6 +55,7 @@ type run struct {
 	over   bool   // the whole record is judged, whatever requests are in doubt
 	wait   *reply // why it is not finished; nil when it is
 
+	taken      bool // the server took a patch
 	acked      bool // a set was acknowledged
 	sets       int  // how many sets may have been carried out
 	seen       bool // the owner's value was in the API
@@ -121,6 +122,7 @@ func (r *run) patch(ctx context.Context, op operation, keys []string) reply {
 		_, err := r.w.api.Patch(ctx, r.record.Pod.Namespace, r.record.Pod.Name, kind, body)
 		return err
 	})
+	r.taken = r.taken || answer.class == done
 	switch op {
 	case opSet:
 		r.acked = r.acked || answer.class == done

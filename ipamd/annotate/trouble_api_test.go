@@ -63,6 +63,17 @@ func TestA10ForbiddenIsToldOnceAndHoldsNothingUp(t *testing.T) {
 	}
 	// The sandbox ends: the record is replaced, and a read shows that there is nothing to clear.
 	c.submitted(record(p, "s1", "10.0.0.1", pool.WishEmpty), "empty gone absent")
+	if n := c.writer.Pending(); n != 1 {
+		t.Errorf("%d records pending, want the refused clear", n)
+	}
+	// The role is repaired: the next pod's write brings the dead address's clear with it, long before its turn.
+	c.allow("reader", "patch")
+	c.until("the role works", func() bool {
+		c.writer.Submit(record(p, "s3", "10.0.0.3", pool.WishPresent))
+		return c.await().Verdict == pool.VerdictDone
+	})
+	c.expect("empty done ok", key)
+	c.holds("q", key, "")
 	c.quiet()
 }
 

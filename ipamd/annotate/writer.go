@@ -237,8 +237,12 @@ func (w *Writer) work(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return true
 		}
-		for _, answer := range w.finish(name, t, r) {
+		answers, hurried := w.finish(name, t, r)
+		for _, answer := range answers {
 			w.answer(answer)
+		}
+		for _, other := range hurried {
+			w.again(other)
 		}
 	}
 	w.again(name)
@@ -261,14 +265,17 @@ func (w *Writer) take(name podName) (task, bool) {
 	return p.task(e, now), true
 }
 
-func (w *Writer) finish(name podName, t task, r *run) []pool.Answer {
+// finish gives what to answer, and the pods that have become due by this run.
+func (w *Writer) finish(name podName, t task, r *run) (answers []pool.Answer, hurried []podName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.pods[name]
-	if p == nil {
-		return nil
+	if p := w.pods[name]; p != nil {
+		answers = w.fold(p, t, r)
 	}
-	return w.fold(p, t, r)
+	if r.taken {
+		hurried = w.hurry()
+	}
+	return answers, hurried
 }
 
 // again puts the pod into the queue for its next due time, and forgets a pod of which nothing is left.
@@ -319,6 +326,8 @@ func pace(c class) (base, limit time.Duration) {
 		return 200 * time.Millisecond, 10 * time.Second
 	case refused: // it takes a person to change that
 		return time.Minute, 5 * time.Minute
+	case denied: // the same, and no traffic waits for it: nodes of a cluster without permission must not add up
+		return time.Minute, 30 * time.Minute
 	case waiting: // kubelet posts a status within seconds
 		return 250 * time.Millisecond, 10 * time.Second
 	case distant: // a grace period, 30 s unless set

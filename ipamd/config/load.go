@@ -23,14 +23,21 @@ func (p Problem) String() string {
 	return line
 }
 
-// Error is every problem of the settings, in the order of the table.
-type Error struct{ Problems []Problem }
+// Error is every problem of the settings, in the order of the table, and the remarks that a log would have had: a daemon that
+// does not start has no log.
+type Error struct {
+	Problems []Problem
+	Notes    []string
+}
 
 func (e *Error) Error() string {
 	lines := make([]string, 0, len(e.Problems)+1)
 	lines = append(lines, fmt.Sprintf("read settings: %d cannot be used", len(e.Problems)))
 	for _, problem := range e.Problems {
 		lines = append(lines, "  "+problem.String())
+	}
+	for _, note := range e.Notes {
+		lines = append(lines, "  note: "+note)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -67,7 +74,7 @@ func Load(environment []string, keys KeyParser) (Settings, error) {
 	}
 	s.noteStrangers(given)
 	if len(problems) > 0 {
-		return Settings{}, &Error{Problems: problems}
+		return Settings{}, &Error{Problems: problems, Notes: s.Notes}
 	}
 	return s, nil
 }
@@ -125,30 +132,4 @@ func (s *Settings) finish() []Problem {
 		return []Problem{{Setting: "MY_NODE_NAME", Accepts: "this node's name, because ANNOTATE_POD_IP is on"}}
 	}
 	return nil
-}
-
-// ownPrefixes begin the names of settings; a name with such a prefix that is none is probably misspelled.
-var ownPrefixes = [...]string{"ANNOTATE_POD_IP", "AWS_VPC_", "VPC_CNI_", "WARM_", "MINIMUM_"}
-
-// noteStrangers remarks on names that look like settings and are none. They are no errors: an older daemon must start
-// under a newer chart. Names of Kubernetes' service links (VPC_CNI_PORT_80_TCP, ...) do not count.
-func (s *Settings) noteStrangers(given map[string]string) {
-	known := map[string]bool{}
-	for name := range s.Given {
-		known[name] = true
-	}
-	for _, f := range compatibility() {
-		known[f.name] = true
-	}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if known[name] || strings.Contains(name, "_PORT") || strings.Contains(name, "_SERVICE_") {
-			continue
-		}
-		for _, prefix := range ownPrefixes {
-			if strings.HasPrefix(name, prefix) {
-				s.Notes = append(s.Notes, name+" is not a setting of this daemon and has no effect; is it misspelled?")
-				break
-			}
-		}
-	}
 }

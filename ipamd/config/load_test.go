@@ -68,8 +68,6 @@ func TestValues(t *testing.T) {
 		{"ENABLE_PREFIX_DELEGATION=False", func(s Settings) bool { return len(s.Notes) == 0 }},
 		{"ENABLE_IPv4=true", func(s Settings) bool { return len(s.Notes) == 0 }},
 		{"ENABLE_POD_ENI=", func(s Settings) bool { return len(s.Notes) == 0 }},
-		{"ANNOTATE_POD_IP_KEY=a/b", func(s Settings) bool { return len(s.Notes) == 1 }},
-		{"VPC_CNI_PORT_80_TCP=tcp://10.0.0.1:80", func(s Settings) bool { return len(s.Notes) == 0 }},
 	}
 	for _, test := range tests {
 		t.Run(test.set, func(t *testing.T) {

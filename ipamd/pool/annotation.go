@@ -67,8 +67,11 @@ func (p *Pool) rewish(rec *Annotation, now time.Time) {
 	}
 	all := union(rec.Keys, rec.Stale)
 	keys, stale := all, []string(nil)
-	if wish == WishPresent {
+	switch wish {
+	case WishPresent:
 		keys, stale = slices.Clone(p.set.Keys), without(all, p.set.Keys)
+	case rec.Wish:
+		keys, stale = rec.Keys, rec.Stale // what was refused stays so
 	}
 	if wish != rec.Wish { // other keys are the same wish: a pass over running pods is no news
 		rec.Since = now
@@ -77,9 +80,8 @@ func (p *Pool) rewish(rec *Annotation, now time.Time) {
 	p.put(rec)
 }
 
-// Answer takes how a wish ended. An answer about an earlier wish says nothing about the present one. Final answers end a
-// record: a clear or removal by any of them, except that a removal that was refused stays owned while the sandbox lives, so
-// that its DEL tries again; a write only when its pod is gone.
+// Answer takes how a wish ended. An answer about an earlier wish says nothing about the present one. Done and Gone end a
+// clear or removal; only Gone ends a write. A refusal ends none: see refused.
 func (p *Pool) Answer(answer Answer) {
 	rec := p.records[answer.Owner]
 	if rec == nil || answer.Verdict == VerdictPending || answer.Wish != rec.Wish {
@@ -89,24 +91,32 @@ func (p *Pool) Answer(answer Answer) {
 	if len(keys) == 0 {
 		keys = union(rec.Keys, rec.Stale)
 	}
-	switch rec.Wish {
-	case WishPresent:
-		switch answer.Verdict {
-		case VerdictGone:
-			p.forget(rec.Owner)
-		case VerdictDone:
-			rec.Stale = without(rec.Stale, keys)
-		}
-	case WishAbsent, WishEmpty:
-		if rec.Wish == WishAbsent && answer.Verdict == VerdictRefused && p.live(rec.Owner) {
-			return
-		}
+	switch {
+	case answer.Verdict == VerdictRefused:
+		p.refused(rec, keys)
+	case rec.Wish != WishPresent:
 		rec.Keys, rec.Stale = without(rec.Keys, keys), without(rec.Stale, keys)
 		if len(rec.Keys)+len(rec.Stale) == 0 {
 			p.forget(rec.Owner)
 		}
+	case answer.Verdict == VerdictGone:
+		p.forget(rec.Owner)
+	default:
+		rec.Stale = without(rec.Stale, keys)
 	}
 	p.revision++
+}
+
+// refused takes the API's refusal to clear or remove keys. For the address it is an answer: the keys hold it back no more.
+// The record stays, because the value still stands on the pod and what the API refuses today (a role that was taken away, a
+// policy) it may take tomorrow; the annotator says when it gives up. Keys that were refused are Stale until then.
+func (p *Pool) refused(rec *Annotation, keys []string) {
+	if rec.Wish == WishPresent || p.live(rec.Owner) {
+		return // owned anyway: the sandbox's DEL tries again
+	}
+	left := without(rec.Keys, keys)
+	rec.Stale = union(rec.Stale, without(rec.Keys, left))
+	rec.Keys = left
 }
 
 // Submissions gives the records that changed since they were last asked for, oldest change first. They may be sent once the
@@ -133,10 +143,12 @@ func (p *Pool) Resubmit(records []Annotation) {
 	p.outbox = append(again, p.outbox...)
 }
 
-// clearing tells whether an annotation may still name the address.
+// clearing tells whether an annotation may still name the address, and nobody has said yet that it stays so.
 func (p *Pool) clearing(addr netip.Addr, now time.Time) bool {
 	for _, owner := range p.byAddr[addr] {
-		if rec := p.records[owner]; rec.Wish != WishPresent && rec.Since.Add(clearPatience).After(now) && !p.live(owner) {
+		rec := p.records[owner]
+		waits := rec.Wish != WishPresent && len(rec.Keys) > 0
+		if waits && rec.Since.Add(clearPatience).After(now) && !p.live(owner) {
 			return true
 		}
 	}

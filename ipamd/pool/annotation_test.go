@@ -161,7 +161,8 @@ func TestAnswers(t *testing.T) {
 		"stale key gone":              {func(w *world) { w.restart(renamed) }, WishPresent, VerdictDone, []string{"n", "k"}, []string{"s1 present n"}},
 		"stale key not yet":           {func(w *world) { w.restart(renamed) }, WishPresent, VerdictDone, []string{"n"}, []string{"s1 present n stale k"}},
 		"cleared":                     {func(w *world) { w.end("s1") }, WishEmpty, VerdictDone, nil, nil},
-		"clear refused":               {func(w *world) { w.end("s1") }, WishEmpty, VerdictRefused, nil, nil},
+		"clear refused stays owned":   {func(w *world) { w.end("s1") }, WishEmpty, VerdictRefused, nil, []string{"s1 empty  stale k"}},
+		"one key of two refused":      {func(w *world) { w.restart(renamed); w.end("s1") }, WishEmpty, VerdictRefused, []string{"n"}, []string{"s1 empty k stale n"}},
 		"clear, pod gone":             {func(w *world) { w.end("s1") }, WishEmpty, VerdictGone, []string{"k"}, nil},
 		"clear pending":               {func(w *world) { w.end("s1") }, WishEmpty, VerdictPending, nil, []string{"s1 empty k"}},
 		"late answer to the write":    {func(w *world) { w.end("s1") }, WishPresent, VerdictGone, nil, []string{"s1 empty k"}},
@@ -219,6 +220,83 @@ func TestPendingClearHoldsAnAddressForTenMinutes(t *testing.T) {
 		t.Errorf("%s, want free", got)
 	}
 	w.wantRecords("s1 empty k") // still tried
+}
+
+// A refusal is an answer, so the address is free; but the dead address still stands on the pod, so the record stays, over
+// restarts, until the clear is done, the pod is gone, or a later sandbox of the pod has the value.
+func TestA23RefusedClearFreesTheAddressAndStaysOwned(t *testing.T) {
+	begin := func(t *testing.T) (*world, netip.Addr) {
+		w := newWorld(t, annotated())
+		w.eni("eni-1", 1, 2)
+		w.sync()
+		addr := w.run("s1", "u1")
+		w.end("s1")
+		w.pass(31 * time.Second)
+		if got := w.condition(addr); got != Clearing {
+			t.Fatalf("%s before the answer, want clearing", got)
+		}
+		before := w.p.Revision()
+		w.answer("s1", WishEmpty, VerdictRefused)
+		if got := w.condition(addr); got != Free {
+			t.Errorf("%s after the refusal, want free", got)
+		}
+		if w.p.Revision() == before {
+			t.Error("the refusal is not saved")
+		}
+		w.wantRecords("s1 empty  stale k")
+		return w, addr
+	}
+	for verdict, after := range map[Verdict][]string{
+		VerdictDone: nil, VerdictGone: nil, VerdictRefused: {"s1 empty  stale k"}, VerdictPending: {"s1 empty  stale k"},
+	} {
+		t.Run("then "+string(verdict), func(t *testing.T) {
+			w, _ := begin(t)
+			w.answer("s1", WishEmpty, verdict, "k")
+			w.wantRecords(after...)
+		})
+	}
+	t.Run("restart", func(t *testing.T) {
+		w, addr := begin(t)
+		since := w.p.Snapshot().Annotations[0].Since
+		w.restart(annotated())
+		w.wantRecords("s1 empty  stale k")
+		if got := w.condition(addr); got != Free {
+			t.Errorf("%s, want free", got)
+		}
+		if got := w.p.Submissions(); len(got) != 1 || got[0].Wish != WishEmpty || !got[0].Since.Equal(since) {
+			t.Errorf("submitted %v, want the clear, as old as it is", got)
+		}
+	})
+	t.Run("the address goes to another pod", func(t *testing.T) {
+		w, addr := begin(t)
+		w.run("s2", "u2")
+		if got := w.run("s3", "u3"); got != addr {
+			t.Fatalf("got %s", got)
+		}
+		w.wantRecords("s1 empty  stale k", "s2 present k", "s3 present k")
+		w.answer("s1", WishEmpty, VerdictDone, "k")
+		w.wantRecords("s2 present k", "s3 present k")
+	})
+	t.Run("new sandbox of the pod, same address", func(t *testing.T) {
+		w, addr := begin(t)
+		if got := w.run("s2", "u1"); got != addr {
+			t.Fatalf("got %s", got)
+		}
+		w.wantRecords("s2 present k")
+		w.end("s2") // its own clear counts anew
+		w.wantRecords("s2 empty k")
+		w.pass(31 * time.Second)
+		if got := w.condition(addr); got != Clearing {
+			t.Errorf("%s, want clearing", got)
+		}
+	})
+	t.Run("the knob goes off and the pod runs again", func(t *testing.T) {
+		w, _ := begin(t)
+		w.restart(Settings{Cooldown: 30 * time.Second})
+		w.wantRecords("s1 empty  stale k")
+		w.run("s2", "u1")
+		w.wantRecords("s1 absent k")
+	})
 }
 
 func TestPendingClearDoesNotSkipCooldown(t *testing.T) {
@@ -319,6 +397,9 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	w.run("s2", "u2")
 	w.assign("s3", "u3")
 	w.end("s2")
+	w.run("s4", "u4")
+	w.end("s4")
+	w.answer("s4", WishEmpty, VerdictRefused)
 	snap := w.p.Snapshot()
 	again := New(Settings{Cooldown: 30 * time.Second, Annotate: true, Keys: []string{"k"}, BootID: "boot"})
 	again.Restore(snap, w.now)

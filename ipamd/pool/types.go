@@ -115,12 +115,13 @@ const (
 type Annotation struct {
 	Owner
 	Keys  []string // keys that should follow Wish
-	Stale []string // keys of an earlier setting that must go once Keys are written
+	Stale []string // keys that hold nobody up: of an earlier setting, to go once Keys are written; or whose clear was refused, to be tried again
 	Wish  Wish
 	Since time.Time // of the current wish
 }
 
-// Verdict is how a request about an annotation ended. Each but Pending is final.
+// Verdict is how a request about an annotation ended. Each but Pending ends the wait for it; a refused clear stays owned and is
+// tried again.
 type Verdict string
 
 // Verdicts.
@@ -253,6 +254,9 @@ type Assignment struct {
 	NetNS string
 	Done  bool
 	Since time.Time
+	// Seq orders the sandboxes of a pod by the arrival of their first ADD; no clock does. A snapshot of an earlier release
+	// has 0: Restore then goes by Since.
+	Seq uint64
 }
 
 // Cooling is a released address that may not be given out before Until; the same pod UID may have it back earlier.

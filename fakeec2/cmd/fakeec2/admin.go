@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -87,12 +88,8 @@ func (v *server) postFaults(w http.ResponseWriter, r *http.Request) {
 }
 
 func (v *server) changeFaults(change faultChange) error {
-	rules := make([]fault.Rule, len(change.Add))
-	for i, f := range change.Add {
-		rules[i] = f.Rule()
-	}
-	// A table of its own finds what is wrong with the rules before anything is changed.
-	if _, err := fault.New(rules...); err != nil {
+	rules, err := v.checkFaults(change)
+	if err != nil {
 		return err
 	}
 	if change.Clear {
@@ -109,6 +106,28 @@ func (v *server) changeFaults(change faultChange) error {
 		}
 	}
 	return nil
+}
+
+// checkFaults finds all that is wrong with a change before anything is changed.
+func (v *server) checkFaults(change faultChange) ([]fault.Rule, error) {
+	var after fault.Table // what the change would leave
+	var wrong []error
+	if !change.Clear {
+		for _, state := range v.Faults.States() {
+			wrong = append(wrong, after.Add(state.Rule))
+		}
+	}
+	for _, name := range change.Remove {
+		if !after.Remove(name) {
+			wrong = append(wrong, fmt.Errorf("remove fault %q: there is none", name))
+		}
+	}
+	rules := make([]fault.Rule, len(change.Add))
+	for i, f := range change.Add {
+		rules[i] = f.Rule()
+		wrong = append(wrong, after.Add(rules[i]), v.ec2.CheckFault(rules[i]))
+	}
+	return rules, errors.Join(wrong...)
 }
 
 func (v *server) getDelays(w http.ResponseWriter, _ *http.Request) {
@@ -135,7 +154,11 @@ func (v *server) postDelays(w http.ResponseWriter, r *http.Request) {
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	err := decoder.Decode(into)
+	if err == nil && decoder.More() {
+		err = errors.New("more than one JSON value")
+	}
+	if err != nil {
 		http.Error(w, fmt.Sprintf("read body: %v", err), http.StatusBadRequest)
 		return false
 	}

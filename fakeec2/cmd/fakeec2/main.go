@@ -6,40 +6,94 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
 const usage = `usage: fakeec2 <command> --dir DIR [flags]
-  serve     build a world and serve it until SIGTERM; "fakeec2 serve -h" lists the flags
+
+  serve     build a world and serve it until SIGTERM or SIGINT
   state     print what a served world holds
   journal   print the EC2 requests so far
   drops     print the packets dropped so far, by reason
+  help      print this
+
+"fakeec2 <command> -h" lists a command's flags. Serving needs root, or a user namespace of one's own.
+
+examples:
+  fakeec2 serve --dir /run/fakeec2                          # the demo's world; prints one line of JSON when it stands
+  fakeec2 serve --dir /run/fakeec2 --scenario world.yaml -v
+  fakeec2 state --dir /run/fakeec2
+  curl --unix-socket /run/fakeec2/admin.sock http://fakeec2/faults \
+    -d '{"add":[{"name":"busy","action":"AssignPrivateIpAddresses","kind":"throttle","times":3}]}'
 `
 
+// usageError is a command line that cannot be used.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// Exit codes: 0 done or told to end, 1 failed, 2 wrong usage.
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fakeec2:", err)
-		os.Exit(1)
+	os.Exit(code)
+}
+
+func command(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	err := run(ctx, args, stdout, stderr)
+	var wrong usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+		return 0
+	case errors.As(err, &wrong):
+		fmt.Fprintf(stderr, "fakeec2: %v\n\n%s", err, usage)
+		return 2
 	}
+	fmt.Fprintln(stderr, "fakeec2:", err)
+	return 1
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) == 0 {
-		return fmt.Errorf("no command given\n%s", usage)
+		return usageError("no command given")
 	}
-	command, args := args[0], args[1:]
-	if command == "serve" {
+	name, args := args[0], args[1:]
+	switch name {
+	case "serve":
 		return serve(ctx, args, stdout, stderr)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return nil
 	}
-	if view, known := views()[command]; known {
-		return show(ctx, view, args, stdout)
+	if _, known := views()[name]; known {
+		return show(ctx, name, args, stdout)
 	}
-	return fmt.Errorf("unknown command %q\n%s", command, usage)
+	return usageError(fmt.Sprintf("unknown command %q", name))
+}
+
+// parseFlags parses a command's arguments, all of which are flags. Where help is asked for it prints it and gives
+// flag.ErrHelp; every other error is a usageError.
+func parseFlags(flags *flag.FlagSet, args []string, stdout io.Writer) error {
+	flags.SetOutput(io.Discard) // errors are told once, by command
+	flags.Usage = func() {}
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(stdout, "%s\nflags of fakeec2 %s:\n", usage, flags.Name())
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		return err
+	case err != nil:
+		return usageError(fmt.Sprintf("%s: %v", flags.Name(), err))
+	case flags.NArg() > 0:
+		return usageError(fmt.Sprintf("%s: unexpected %s", flags.Name(), strings.Join(flags.Args(), " ")))
+	}
+	return nil
 }

@@ -43,16 +43,15 @@ type settings struct {
 	verbose       bool
 }
 
-func parse(args []string, stderr io.Writer) (settings, error) {
+func parse(args []string, stdout io.Writer) (settings, error) {
 	var s settings
 	var seed uint64
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	flags.SetOutput(stderr)
 	flags.StringVar(&s.dir, "dir", "", "folder for namespaces and the admin socket (required)")
 	flags.StringVar(&s.scenario, "scenario", "", "file that describes the world; default: the demo's")
 	flags.Uint64Var(&seed, "seed", 0, "seed of ids and addresses, in place of the scenario's")
 	flags.BoolVar(&s.verbose, "v", false, "log every request")
-	if err := flags.Parse(args); err != nil {
+	if err := parseFlags(flags, args, stdout); err != nil {
 		return s, err
 	}
 	flags.Visit(func(f *flag.Flag) {
@@ -61,7 +60,7 @@ func parse(args []string, stderr io.Writer) (settings, error) {
 		}
 	})
 	if s.dir == "" {
-		return s, errors.New("the flag --dir is required")
+		return s, usageError("serve: the flag --dir is required")
 	}
 	return s, nil
 }
@@ -77,11 +76,7 @@ type server struct {
 
 // serve builds a world, serves it until ctx ends, and takes it down again.
 func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	s, err := parse(args, stderr)
-	if err != nil {
-		return fmt.Errorf("serve: %w", err)
-	}
-	world, err := build(s)
+	s, err := parse(args, stdout)
 	if err != nil {
 		return err
 	}
@@ -90,39 +85,55 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	world, ec2, err := build(s, log)
+	if err != nil {
+		return err
+	}
 	admin, err := takeFolder(ctx, s.dir)
 	if err != nil {
 		return err
 	}
 	defer admin.Close()
-	v := &server{World: world, log: log, dir: s.dir}
+	v := &server{World: world, log: log, dir: s.dir, ec2: ec2}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
 		Dir:      s.dir,
 		Image:    func(i vpc.Instance) dataplane.Image { return dataplane.Image{RPFilter: world.RPFilter[i.ID]} },
 		Metadata: imds.New(world.Model, imds.Options{Log: log}),
 		Log:      log,
 	})
-	v.ec2 = ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Log: log})
 	err = v.run(ctx, admin, stdout)
 	return errors.Join(err, v.plane.Close())
 }
 
-func build(s settings) (scenario.World, error) {
-	text := demo
+// build makes the world of a scenario and its EC2 endpoint. An error names the file.
+func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error) {
+	text, name := demo, "demo.yaml (the built-in one)"
 	if s.scenario != "" {
 		var err error
 		if text, err = os.ReadFile(s.scenario); err != nil {
-			return scenario.World{}, fmt.Errorf("read scenario: %w", err)
+			return scenario.World{}, nil, fmt.Errorf("read scenario: %w", err)
 		}
+		name = s.scenario
+	}
+	fail := func(err error) (scenario.World, *ec2api.Handler, error) {
+		return scenario.World{}, nil, fmt.Errorf("use scenario %s: %w", name, err)
 	}
 	parsed, err := scenario.Parse(text)
 	if err != nil {
-		return scenario.World{}, err
+		return fail(err)
 	}
 	if s.seed != nil {
 		parsed.Seed = *s.seed
 	}
-	return parsed.Build(time.Now())
+	world, err := parsed.Build(time.Now())
+	if err != nil {
+		return fail(err)
+	}
+	ec2 := ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Log: log})
+	if err := parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }); err != nil {
+		return fail(err)
+	}
+	return world, ec2, nil
 }
 
 // takeFolder makes the folder this program's own and listens on its admin socket. What a killed program left there is

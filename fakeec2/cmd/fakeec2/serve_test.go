@@ -260,8 +260,8 @@ func TestHopLimit(t *testing.T) {
 func TestAdminChangesFaultsAndDelays(t *testing.T) {
 	s := start(t, fmt.Sprintf(oneNode, 1))
 	node := client(s.open("node"))
-	s.admin("POST", "/faults", `{"add":[{"name":"no","action":"DescribeSubnets","kind":"error","code":"Nope","times":1}]}`)
-	if _, err := ask(node, "POST", s.ec2+"/", "Action=DescribeSubnets&Version=2016-11-15", "Content-Type", "application/x-www-form-urlencoded"); err == nil || !strings.Contains(err.Error(), "Nope") {
+	s.admin("POST", "/faults", `{"add":[{"name":"no","action":"DescribeSubnets","kind":"error","code":"Unavailable","times":1}]}`)
+	if _, err := ask(node, "POST", s.ec2+"/", "Action=DescribeSubnets&Version=2016-11-15", "Content-Type", "application/x-www-form-urlencoded"); err == nil || !strings.Contains(err.Error(), "Unavailable") {
 		t.Errorf("first call: %v, want the fault", err)
 	}
 	s.call(node, "DescribeSubnets", url.Values{})
@@ -295,10 +295,100 @@ func TestFolderIsTakenOverOnlyFromTheDead(t *testing.T) {
 	}
 }
 
+// A fault that can never hit is a test that passes for nothing.
+func TestFaultsThatCannotHitAreRefused(t *testing.T) {
+	s := start(t, fmt.Sprintf(oneNode, 1))
+	c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(s.dir, socketName))
+	}}}
+	s.admin("POST", "/faults", `{"add":[{"name":"kept","kind":"throttle","off":true}]}`)
+	before := s.admin("GET", "/faults", "")
+	for body, want := range map[string]string{
+		`{"add":[{"name":"a","action":"DescribeInstancez","kind":"throttle"}]}`:                        "AssignPrivateIpAddresses, AttachNetworkInterface, ",
+		`{"add":[{"name":"a","action":"describeInstances","kind":"throttle"}]}`:                        "DescribeInstances",
+		`{"add":[{"name":"a","kind":"error","code":"RequestLimitExceded"}]}`:                           "RequestLimitExceeded",
+		`{"add":[{"name":"a","kind":"explode"}]}`:                                                      "want one of [error throttle delay lost]",
+		`{"add":[{"name":"a","kind":"throttle","resource":"eni-xyz"}]}`:                                "want the id of an instance",
+		`{"add":[{"name":"a","kind":"throttle","resource":"node"}]}`:                                   "want the id of an instance",
+		`{"add":[{"name":"a","kind":"throttle","code":"Unavailable"}]}`:                                "code and status belong to kind",
+		`{"add":[{"name":"a","kind":"throttle","actoin":"DescribeVpcs"}]}`:                             "unknown field",
+		`{"add":[{"name":"kept","kind":"throttle"}]}`:                                                  "name is taken",
+		`{"clear":true,"remove":["kept"]}`:                                                             "there is none",
+		`{"clear":true,"add":[{"name":"a","kind":"throttle"},{"name":"b","kind":"x"}]}`:                `kind "x"`,
+		`{"add":[{"name":"a","kind":"throttle","action":"X"},{"name":"b","kind":"error","code":"Y"}]}`: `code "Y"`,
+		`{"clear":true}{"add":[]}`:                                                                     "more than one JSON value",
+	} {
+		if _, err := ask(c, "POST", "http://fakeec2/faults", body); err == nil || !strings.Contains(err.Error(), "400") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want 400 with %q", body, err, want)
+		}
+		if got := s.admin("GET", "/faults", ""); got != before {
+			t.Fatalf("%s was refused and left %s", body, got)
+		}
+	}
+	for _, resource := range []string{"eni-0123456789abcdef0", "i-01234567", "10.0.1.50", "m5.xlarge"} {
+		s.admin("POST", "/faults", fmt.Sprintf(`{"add":[{"name":%q,"kind":"lost","resource":%q}]}`, resource, resource))
+	}
+}
+
+func TestUnusableScenarioIsToldWithFileAndField(t *testing.T) {
+	good := fmt.Sprintf(oneNode, 1)
+	for name, c := range map[string]struct{ from, to, want string }{
+		"field":        {"hopLimit: 1", "hopLimit: 99", ": nodes[0].hopLimit: 99: want 1 to 64"},
+		"name":         {"name: node,", "name: ../../x,", `: nodes[0].name: "../../x": want`},
+		"line":         {"services:", "\tservices:", ": yaml: line 3: found character"},
+		"fault action": {"services:", "faults: [{name: f, kind: throttle, action: DescribeInstancez}]\nservices:", `: faults[0]: fault "f": action "DescribeInstancez": want one of `},
+		"fault code":   {"services:", "faults: [{name: f, kind: error, code: Nope}]\nservices:", `: faults[0]: fault "f": code "Nope"`},
+	} {
+		dir, file := t.TempDir(), filepath.Join(t.TempDir(), "world.yaml")
+		if err := os.WriteFile(file, []byte(strings.Replace(good, c.from, c.to, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := run(t.Context(), []string{"serve", "--dir", filepath.Join(dir, "d"), "--scenario", file}, io.Discard, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), file+c.want) {
+			t.Errorf("%s: %v, want %q", name, err, file+c.want)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("%s: the folder was made", name)
+		}
+	}
+}
+
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"bogus"}, {"serve"}, {"state"}, {"serve", "--dir", "x", "--scenario", "/does/not/exist"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%v: no error", args)
+	const examples = "examples:\n  fakeec2 serve --dir"
+	tests := []struct {
+		args        string
+		code        int
+		out, errOut string
+	}{
+		{"--help", 0, examples, ""},
+		{"-h", 0, examples, ""},
+		{"help", 0, examples, ""},
+		{"serve -h", 0, "-scenario", ""},
+		{"serve --help", 0, examples, ""},
+		{"state -h", 0, "-dir", ""},
+		{"", 2, "", "no command given"},
+		{"bogus", 2, "", `unknown command "bogus"`},
+		{"bogus", 2, "", examples},
+		{"serve", 2, "", "serve: the flag --dir is required"},
+		{"serve --dri x", 2, "", "serve: flag provided but not defined: -dri"},
+		{"serve --seed x", 2, "", "serve: invalid value"},
+		{"serve --dir x now", 2, "", "serve: unexpected now"},
+		{"state", 2, "", "state: the flag --dir is required"},
+		{"state --bogus", 2, "", "state: flag provided but not defined"},
+		{"state --dir /does/not/exist", 1, "", "ask the served world"},
+		{"serve --dir x --scenario /does/not/exist", 1, "", "/does/not/exist"},
+	}
+	for _, test := range tests {
+		var out, errOut bytes.Buffer
+		code := command(t.Context(), strings.Fields(test.args), &out, &errOut)
+		if code != test.code || !strings.Contains(out.String(), test.out) || !strings.Contains(errOut.String(), test.errOut) {
+			t.Errorf("fakeec2 %s: code %d, out %q, err %q", test.args, code, out.String(), errOut.String())
+		}
+		if test.code == 0 && errOut.Len() > 0 || test.code != 0 && out.Len() > 0 {
+			t.Errorf("fakeec2 %s: text on the wrong stream: out %q, err %q", test.args, out.String(), errOut.String())
+		}
+		if got := strings.Count(errOut.String(), "not defined"); got > 1 {
+			t.Errorf("fakeec2 %s: told %d times", test.args, got)
 		}
 	}
 }

@@ -36,14 +36,15 @@ func views() map[string]view {
 }
 
 // show asks a served world and prints the answer.
-func show(ctx context.Context, v view, args []string, stdout io.Writer) error {
-	flags := flag.NewFlagSet(v.path, flag.ContinueOnError)
+func show(ctx context.Context, name string, args []string, stdout io.Writer) error {
+	v := views()[name]
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	dir := flags.String("dir", "", "folder of the served world (required)")
-	if err := flags.Parse(args); err != nil {
+	if err := parseFlags(flags, args, stdout); err != nil {
 		return err
 	}
 	if *dir == "" {
-		return errors.New("the flag --dir is required")
+		return usageError(name + ": the flag --dir is required")
 	}
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(*dir, socketName))

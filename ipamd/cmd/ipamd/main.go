@@ -1,4 +1,4 @@
-// Ipamd is the node daemon. Settings come from the environment; `ipamd settings` prints them all.
+// Command ipamd is the node daemon. Settings come from the environment; `ipamd settings` prints them all.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/vpc-cni/vpc-cni/ipamd"
@@ -21,6 +22,7 @@ const usage = `ipamd gives this node's pods their VPC addresses.
 
   ipamd            run the daemon until SIGTERM or SIGINT
   ipamd settings   print the tables of settings and metrics (Markdown)
+  ipamd help       print this
 
 Settings are environment variables. Pods keep working while the daemon is down.
 `
@@ -33,11 +35,13 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("ipamd", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.Usage = func() { fmt.Fprint(stderr, usage) }
+	flags.Usage = func() {}
 	switch err := flags.Parse(args); {
-	case err == flag.ErrHelp:
+	case err == flag.ErrHelp, err == nil && flags.NArg() == 1 && flags.Arg(0) == "help":
+		fmt.Fprint(stdout, usage)
 		return 0
-	case err != nil:
+	case err != nil: // the flag package has said what
+		fmt.Fprint(stderr, usage)
 		return 2
 	}
 	switch {
@@ -47,7 +51,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stdout, "%s\n%s", config.Table(), introspect.Table())
 		return 0
 	}
-	flags.Usage()
+	fmt.Fprintf(stderr, "unknown command %q\n%s", strings.Join(flags.Args(), " "), usage)
 	return 2
 }
 
