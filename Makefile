@@ -1,4 +1,6 @@
 # vpc-cni: `make` prints this list. One set of build flags everywhere: each other set compiles service/ec2 and client-go again.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 # where the harness finds the programs that `make build` made
@@ -21,24 +23,25 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build all programs into build/bin (the first time compiles service/ec2 and client-go: 2 to 5 minutes)
-	@mkdir -p $(VPC_CNI_BIN)
-	@$(STEP) "build the programs into build/bin" go build -v -ldflags "-s -w" -o $(VPC_CNI_BIN)/ $(PROGRAMS)
+	@mkdir -p build/bin
+	@$(STEP) "build the programs into build/bin" go build -v -ldflags "-s -w" -o build/bin/ $(PROGRAMS)
 
 assets: ## build kube-apiserver and etcd once (3 to 10 minutes; KUBEBUILDER_ASSETS overrides) and print their folder
 	@go run ./e2e/cmd/assets
 
 demo: build ## boot the simulated cluster and compare ping-ready latency, annotation off and on (ARGS="-pods 30 -rounds 2")
-	@$(ASSETS) && $(VPC_CNI_BIN)/pingready $(ARGS)
+	@$(ASSETS) && exec build/bin/pingready $(ARGS)
 
 test: tools build ## run all tests
 	@$(ASSETS) && \
 	$(STEP) "compile the rest" go build -v ./... && \
 	$(STEP) "unit, kernel and simulation tests" go test -count=1 -p 2 $(UNIT) && \
-	$(STEP) "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
+	$(STEP) --last "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
 
-e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS=... FOCUS=...)
-	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -timeout 30m ./e2e/suites/... \
-	  -ginkgo.v $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)')
+e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' FOCUS=...)
+	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -p 1 -timeout 30m ./e2e/suites/... -ginkgo.v -ginkgo.no-color \
+	  $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | tee build/e2e.log
+	@grep -q 'Ran [1-9][0-9]* of' build/e2e.log || { echo "no spec matches LABELS='$(LABELS)' FOCUS='$(FOCUS)'; labels: $$(grep -rhoE 'Label\([^)]*\)' e2e/suites | grep -oE '"[a-z-]+"' | sort -u | tr '\n' ' ')" >&2; exit 1; }
 
 check: lint law docs-check test ## what CI runs: lint, import law, docs not stale, tests
 

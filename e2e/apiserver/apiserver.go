@@ -8,6 +8,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -51,7 +52,7 @@ type Server struct {
 
 // Start starts etcd and kube-apiserver and waits until they serve.
 func Start(options Options) (*Server, error) {
-	for _, dir := range []string{options.certs(), options.webhooks(), options.etcd()} {
+	for _, dir := range []string{options.certs(), options.etcd()} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make folder of the control plane: %w", err)
 		}
@@ -70,8 +71,6 @@ func Start(options Options) (*Server, error) {
 		Set("endpoint-reconciler-type", "none") // else it refuses to publish a loopback address
 	env := &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
-		// No webhook is served, but envtest makes certificates for one: here, not in the machine's temporary folder.
-		WebhookInstallOptions: envtest.WebhookInstallOptions{LocalServingCertDir: options.webhooks()},
 		ControlPlane: envtest.ControlPlane{
 			APIServer: server,
 			Etcd: &envtest.Etcd{
@@ -84,12 +83,16 @@ func Start(options Options) (*Server, error) {
 		_ = env.Stop() // what failed to start is the error to tell
 		return nil, fmt.Errorf("start kube-apiserver and etcd: %w", err)
 	}
+	// No webhook is served, but envtest has made certificates for one in the machine's temporary folder, which would stay
+	// there where a test ends without Stop.
+	if err := os.RemoveAll(env.WebhookInstallOptions.LocalServingCertDir); err != nil {
+		return nil, errors.Join(fmt.Errorf("remove certificates of envtest: %w", err), env.Stop())
+	}
 	return &Server{env: env, options: options}, nil
 }
 
-func (o Options) certs() string    { return filepath.Join(o.Dir, "certs") }
-func (o Options) webhooks() string { return filepath.Join(o.Dir, "webhooks") }
-func (o Options) etcd() string     { return filepath.Join(o.Dir, "etcd") }
+func (o Options) certs() string { return filepath.Join(o.Dir, "certs") }
+func (o Options) etcd() string  { return filepath.Join(o.Dir, "etcd") }
 
 // Config is a copy of the administrator's.
 func (s *Server) Config() *rest.Config { return rest.CopyConfig(s.env.Config) }

@@ -119,6 +119,7 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 	report := &Report{}
 	for _, knob := range r.options.Rounds {
 		began := time.Now()
+		r.printf("  ...  round %d of %d, annotation %s: the daemons restart, then %d pods start\n", r.round+1, len(r.options.Rounds), knob, r.options.Pods)
 		if err := r.turn(ctx, knob); err != nil {
 			return nil, err
 		}

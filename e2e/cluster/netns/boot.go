@@ -49,12 +49,32 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
+// removeLogs removes what an earlier run left: the last lines of a log must be this run's. Daemons that are restarted
+// within a run append.
+func removeLogs(dir string) error {
+	for _, pattern := range []string{"*.log", "*.events"} {
+		old, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return fmt.Errorf("look for logs of an earlier run: %w", err)
+		}
+		for _, file := range old {
+			if err := os.Remove(file); err != nil {
+				return fmt.Errorf("remove log of an earlier run: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
 // startVPC starts the simulated VPC and opens the namespaces of its machines.
 func (c *Cluster) startVPC(ctx context.Context) error {
 	for _, dir := range []string{vpcDir, controlDir, podsDir, c.options.Logs} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make folder of the cluster: %w", err)
 		}
+	}
+	if err := removeLogs(c.options.Logs); err != nil {
+		return err
 	}
 	scenario := filepath.Join(c.options.Logs, "scenario.yaml")
 	if err := c.options.writeWorld(scenario); err != nil {

@@ -218,11 +218,13 @@ func (c *Cluster) Hints() string {
 	for _, n := range c.nodes {
 		fmt.Fprintf(&out, "    nsenter --net=%s/netns/%s sh    # on %s\n", vpcDir, n.name, n.name)
 	}
-	fmt.Fprintf(&out, "    nsenter --net=%s/<node>/<namespace>_<pod> sh    # in a pod\n", filepath.Join(podsDir, "pods"))
+	fmt.Fprintf(&out, "    nsenter --net=%s/<node>/<namespace>_<pod> sh    # in a pod that you made (below)\n", filepath.Join(podsDir, "pods"))
 	fmt.Fprintf(&out, "    curl -s http://127.0.0.1:61679/v1/enis    # on a node: what its daemon holds (also /v1/status)\n")
 	fmt.Fprintf(&out, "    %s state --dir %s    # the VPC (also journal, drops)\n", binary("fakeec2"), vpcDir)
 	fmt.Fprintf(&out, "    nsenter --net=%s/netns/%s kubectl --kubeconfig %s get pods -o wide\n",
 		vpcDir, apiServerName, account.Kubeconfig(controlDir, account.Admin))
+	fmt.Fprintf(&out, "    nsenter --net=%s/netns/%s kubectl --kubeconfig %s run probe --image none --overrides '{\"spec\":{\"nodeName\":\"%s\"}}'    # a pod\n",
+		vpcDir, apiServerName, account.Kubeconfig(controlDir, account.Admin), c.nodes[0].name)
 	fmt.Fprintf(&out, "    logs: %s\n", c.options.Logs)
 	return out.String()
 }
