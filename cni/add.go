@@ -41,7 +41,7 @@ func build(c conf, args *skel.CmdArgs, pod api.Pod) (*current.Result, *types.Err
 	defer cancel()
 	client, err := api.Dial(ctx, c.socket)
 	if err != nil {
-		return nil, refusal("assign address", err)
+		return nil, c.refusal("assign address", err)
 	}
 	defer client.Close() // ends the transaction, after the kernel work was undone where it had to be
 
@@ -50,23 +50,36 @@ func build(c conf, args *skel.CmdArgs, pod api.Pod) (*current.Result, *types.Err
 		Attachment: key, Pod: pod, NetNS: args.Netns, DeadlineMS: assignDeadline.Milliseconds(),
 	})
 	if err != nil {
-		return nil, refusal("assign address", err)
+		return nil, c.refusal("assign address", err)
 	}
-	pair, err := podnet.Setup(args.Netns, args.IfName, recipe)
+	pair, err := podnet.Setup(args.Netns, args.IfName, recipe, func() error { return stillOurs(ctx, client, key, recipe) })
 	if err != nil {
 		return nil, kernelError(fmt.Sprintf("set up %s with %s", args.IfName, recipe.Addr), err)
 	}
 	confirm, cancelDone := context.WithTimeout(context.Background(), doneTimeout)
 	defer cancelDone()
 	if err := client.Done(confirm, api.DoneRequest{Attachment: key}); err != nil {
-		return nil, undo(args, recipe, unconfirmed(err))
+		return nil, undo(args, recipe, c.unconfirmed(err))
 	}
 	return resultOf(args, recipe, pair), nil
 }
 
+// stillOurs asks whether the sandbox is still the one to have the address: the daemon refuses one that a newer sandbox of
+// its pod has superseded, and one whose transaction has ended.
+func stillOurs(ctx context.Context, client *api.Client, key api.Attachment, recipe api.PodNetwork) error {
+	now, err := client.Check(ctx, key)
+	if err != nil {
+		return fmt.Errorf("ask for permission: %w", err)
+	}
+	if now.Addr != recipe.Addr {
+		return fmt.Errorf("ask for permission: the sandbox's address is %s by now, not %s", now.Addr, recipe.Addr)
+	}
+	return nil
+}
+
 // unconfirmed is code 11 whatever the daemon's reason: the address is not the sandbox's (any more), another ADD gets one.
-func unconfirmed(err error) *types.Error {
-	refused := refusal("confirm address", err)
+func (c conf) unconfirmed(err error) *types.Error {
+	refused := c.refusal("confirm address", err)
 	refused.Code = api.CodeTryAgain
 	return refused
 }

@@ -112,7 +112,7 @@ func (a *allocator) Check(_ context.Context, key api.Attachment) (api.PodNetwork
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	held := a.assigned[key]
-	if held == nil || !held.done {
+	if held == nil {
 		return api.PodNetwork{}, api.NewError(api.CodeNotAssigned, "attachment has no assignment", "")
 	}
 	return recipe(held), nil

@@ -24,7 +24,7 @@ func check(args *skel.CmdArgs) error {
 		return err
 	})
 	if err != nil {
-		return c.failed("CHECK", refusal("read recipe", err))
+		return c.failed("CHECK", c.refusal("read recipe", err))
 	}
 	if err := comparePrevious(c, recipe); err != nil {
 		return c.failed("CHECK", err)

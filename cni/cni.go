@@ -7,6 +7,7 @@
 package cni
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,12 @@ func Main(command string) int {
 	if command != "" && command != "VERSION" {
 		if err := screenStdin(); err != nil {
 			return fail(err)
+		}
+	}
+	if command == "DEL" {
+		// skel refuses the host's own namespace, and a runtime would try that DEL for ever; del leaves such links alone.
+		if err := os.Setenv("CNI_NETNS_OVERRIDE", "TRUE"); err != nil {
+			return fail(types.NewError(types.ErrInternal, "environment cannot be set", err.Error()))
 		}
 	}
 	supported := version.PluginSupports("0.4.0", "1.0.0", "1.1.0")
@@ -96,12 +103,13 @@ func replaceStdin(data []byte) error {
 
 // refusal turns an error of the daemon, or of the way to it, into what the runtime is told. What has no code of its own
 // is a lost connection or a passed deadline: code 11, try again later.
-func refusal(doing string, err error) *types.Error {
+func (c conf) refusal(doing string, err error) *types.Error {
 	var answer *api.Error
 	if errors.As(err, &answer) {
 		return types.NewError(answer.Code, doing+": "+answer.Msg, answer.Details)
 	}
-	return types.NewError(api.CodeTryAgain, doing+": no answer from the node daemon", err.Error())
+	return types.NewError(api.CodeTryAgain, doing+": no answer from the node daemon",
+		fmt.Sprintf("%v; look whether the pod of the daemon (ipamd's DaemonSet) runs on this node and listens on %s, and at its log", err, c.socket))
 }
 
 // kernelError turns an error of podnet into what the runtime is told.
@@ -110,6 +118,8 @@ func kernelError(doing string, err error) *types.Error {
 	switch {
 	case errors.Is(err, podnet.ErrHostNamespace):
 		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the host's own namespace", "")
+	case errors.Is(err, podnet.ErrTaken):
+		return types.NewError(api.CodeTryAgain, doing+": another sandbox has the pod's network", err.Error())
 	case errors.As(err, &differs):
 		return types.NewError(api.CodeDiffers, doing+": the kernel differs from the recipe", differs.Error())
 	}
@@ -140,6 +150,10 @@ func checkSyntax(data []byte) *types.Error {
 	switch {
 	case err == nil:
 		return nil
+	case endsEarly(data):
+		line, column := place(data, int64(len(data))+1)
+		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not JSON",
+			fmt.Sprintf("line %d, column %d: the text ends too early", line, column))
 	case errors.As(err, &syntax):
 		line, column := place(data, syntax.Offset)
 		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not JSON",
@@ -149,6 +163,12 @@ func checkSyntax(data []byte) *types.Error {
 			"it is of type "+kind.Value)
 	}
 	return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is not JSON", err.Error())
+}
+
+// endsEarly tells whether a text that is not JSON is only the beginning of one.
+func endsEarly(data []byte) bool {
+	err := json.NewDecoder(bytes.NewReader(data)).Decode(&struct{}{})
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF)
 }
 
 // place is the line and column (both from 1) of a byte offset.

@@ -23,12 +23,13 @@ func del(args *skel.CmdArgs) error {
 	if unreadable != nil { // the attachment decides; the pod's name is for the daemon's log
 		c.note("pod is not named", args.ContainerID, unreadable)
 	}
-	// A link of that name that is no veth is not ours: there is nothing of the sandbox to remove.
-	if err := podnet.Teardown(args.Netns, args.IfName); err != nil && !errors.Is(err, podnet.ErrForeignLink) {
+	// A link of that name that is no veth is not ours, and neither are the host's own: there is nothing of the sandbox to remove.
+	err := podnet.Teardown(args.Netns, args.IfName)
+	if err != nil && !errors.Is(err, podnet.ErrForeignLink) && !errors.Is(err, podnet.ErrHostNamespace) {
 		return c.failed("DEL", kernelError("remove "+args.IfName, err))
 	}
 	message := api.ReleaseRequest{Attachment: attachment(c, args), Pod: pod}
-	err := ask(c.socket, func(ctx context.Context, client *api.Client) error { return client.Release(ctx, message) })
+	err = ask(c.socket, func(ctx context.Context, client *api.Client) error { return client.Release(ctx, message) })
 	if err == nil {
 		return nil
 	}

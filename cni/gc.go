@@ -23,7 +23,7 @@ func gc(args *skel.CmdArgs) error {
 		return err
 	})
 	if err != nil {
-		return c.failed("GC", refusal("free stale attachments", err))
+		return c.failed("GC", c.refusal("free stale attachments", err))
 	}
 	return nil
 }

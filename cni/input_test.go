@@ -16,8 +16,9 @@ func TestBadInputIsRefusedByName(t *testing.T) {
 		code              uint
 		says              []string
 	}{
-		{"no stdin", "", "", 6, []string{"stdin", "line 1", "unexpected end"}},
-		{"cut short", good[:len(good)-1], "", 6, []string{"stdin", "unexpected end"}},
+		{"no stdin", "", "", 6, []string{"stdin", "line 1, column 1", "ends too early"}},
+		{"cut short", good[:len(good)-1], "", 6, []string{"stdin", "ends too early"}},
+		{"only a brace", "{", "", 6, []string{"line 1, column 2", "ends too early"}},
 		{"stray character", "{\n  \"name\": !\n}", "", 6, []string{"line 2, column 11", "'!'"}},
 		{"not an object", `[1]`, "", 6, []string{"not a JSON object", "array"}},
 		{"number as socket", strings.Replace(good, `"socket":"`, `"socket":5,"was":"`, 1), "", 7, []string{"field socket", "number", "line 1"}},
@@ -104,9 +105,7 @@ func TestHostsOwnNamespaceIsRefused(t *testing.T) {
 	if got := refused(t, n.command("ADD", s, n.conf(""))); got.Code != 8 || !strings.Contains(got.Msg, "host") {
 		t.Errorf("ADD: %+v", got)
 	}
-	if got := refused(t, n.command("DEL", s, n.conf(""))); got.Code != 8 {
-		t.Errorf("DEL: %+v", got)
-	}
+	n.del(s) // there is nothing of the sandbox to remove, and a runtime would try for ever
 	await(t, "abort", func() bool { return n.allocator.live() == 0 })
 	n.clean()
 }

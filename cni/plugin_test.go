@@ -167,7 +167,7 @@ func TestAddWithDaemonDownSaysTryAgain(t *testing.T) {
 	n := newNode(t, "1.0.0")
 	n.stop()
 	_, err := n.tryAdd(n.sandbox("one", "web-0"))
-	if code(t, err) != api.CodeTryAgain || !strings.Contains(err.Error(), n.socket()) {
+	if code(t, err) != api.CodeTryAgain || !strings.Contains(err.Error(), n.socket()) || !strings.Contains(err.Error(), "DaemonSet") {
 		t.Errorf("got %v", err)
 	}
 	n.clean()

@@ -19,7 +19,7 @@ func status(args *skel.CmdArgs) error {
 	if err == nil {
 		return nil
 	}
-	refused = refusal("ask for readiness", err)
+	refused = c.refusal("ask for readiness", err)
 	if refused.Code != api.CodeLimited {
 		refused.Code = api.CodeNotAvailable
 	}

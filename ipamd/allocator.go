@@ -134,6 +134,8 @@ func refusal(err error) error {
 		return api.NewError(api.CodeTryAgain, "assignment could not be saved", save.Error())
 	case errors.Is(err, reconcile.ErrUnknown):
 		return api.NewError(api.CodeNotAssigned, "no address is assigned to this attachment", "")
+	case errors.Is(err, reconcile.ErrSuperseded):
+		return api.NewError(api.CodeTryAgain, "the pod has a newer sandbox", "the runtime has given this one up")
 	case errors.Is(err, reconcile.ErrStopped):
 		return api.NewError(api.CodeTryAgain, "daemon is not running", "it is starting or shutting down")
 	}

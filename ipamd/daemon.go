@@ -39,6 +39,7 @@ type daemon struct {
 	pending    *pending
 	metrics    *introspect.Metrics
 	figures    *figures
+	lock       *nodeLock
 	listening  chan struct{} // closed when plugins can connect
 }
 
@@ -48,18 +49,19 @@ func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error 
 	for _, note := range settings.Notes {
 		log.Info("remark on settings", "note", note)
 	}
-	unlock, err := lock(ctx, settings.StateDir, log)
+	held, err := lock(ctx, settings.StateDir, log)
 	if ctx.Err() != nil {
 		return nil // told to end while it waited
 	}
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer held.release()
 	d, err := build(ctx, settings, log)
 	if err != nil {
 		return err
 	}
+	d.lock = held
 	return d.run(ctx)
 }
 
@@ -190,5 +192,8 @@ func (d *daemon) serve(ctx context.Context) error {
 		return err
 	}
 	close(d.listening)
-	return named("serve plugins", d.server.Serve(ctx, listener))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return named("serve plugins", d.server.Serve(ctx, listener)) })
+	group.Go(func() error { return d.keepPaths(ctx, listener) })
+	return group.Wait()
 }

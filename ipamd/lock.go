@@ -18,38 +18,88 @@ const (
 	lockPoll = 200 * time.Millisecond
 )
 
+// nodeLock is the lock of a state folder, held while the process lives.
+type nodeLock struct {
+	path string
+	file *os.File
+}
+
 // lock makes the state folder and takes its lock, so that two daemons never work on one node at once (a rolling update may
 // start the new one first). It waits for the holder and says so. The kernel gives the lock back when the process dies.
-func lock(ctx context.Context, folder string, log *slog.Logger) (unlock func(), err error) {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("make state folder: %w", err)
-	}
+func lock(ctx context.Context, folder string, log *slog.Logger) (*nodeLock, error) {
 	path := filepath.Join(folder, lockFile)
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
-	}
 	tick := time.NewTicker(lockPoll)
 	defer tick.Stop()
 	for waiting := false; ; {
-		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		l, err := tryLock(path)
 		switch {
 		case err == nil:
-			mark(file)
-			return func() { _ = file.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+			return l, nil
+		case errors.Is(err, errMoved), errors.Is(err, syscall.EINTR): // again soon
+		case !errors.Is(err, syscall.EWOULDBLOCK):
+			return nil, err
 		case !waiting:
 			waiting = true
 			log.Warn("waiting for another daemon of this node to end", "file", path, "holder", holder(path))
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("wait for lock %s: %w", path, ctx.Err()), file.Close())
+			return nil, fmt.Errorf("wait for lock %s: %w", path, ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
+
+// errMoved says that the lock file was removed or replaced between its opening and its locking.
+var errMoved = errors.New("the lock file was replaced meanwhile")
+
+// tryLock takes the lock at once or fails, with EWOULDBLOCK where another process holds it.
+func tryLock(path string) (*nodeLock, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("make state folder: %w", err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock file: %w", err)
+	}
+	l := &nodeLock{path: path, file: file}
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil && !l.stands() {
+		err = errMoved
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
+	}
+	mark(file)
+	return l, nil
+}
+
+// stands tells whether the locked file is the one at the path.
+func (l *nodeLock) stands() bool {
+	ours, err := l.file.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(l.path)
+	return err == nil && os.SameFile(ours, there)
+}
+
+// restore locks a new file where somebody removed the locked one, and tells whether it did. The error wraps EWOULDBLOCK if
+// another daemon was faster.
+func (l *nodeLock) restore() (restored bool, err error) {
+	if l.stands() {
+		return false, nil
+	}
+	next, err := tryLock(l.path)
+	if err != nil {
+		return false, fmt.Errorf("make removed lock file again: %w", err)
+	}
+	l.release()
+	l.file = next.file
+	return true, nil
+}
+
+func (l *nodeLock) release() { _ = l.file.Close() }
 
 // mark writes the holder's process id for people; the lock does not depend on it.
 func mark(file *os.File) {

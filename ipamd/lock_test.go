@@ -3,12 +3,14 @@ package ipamd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -40,14 +42,14 @@ func TestTheSecondDaemonWaitsAndSaysSo(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "made", "by", "lock")
 	said := &lines{wrote: make(chan struct{}, 1)}
 	log := slog.New(slog.NewTextHandler(said, nil))
-	unlock, err := lock(t.Context(), folder, log)
+	first, err := lock(t.Context(), folder, log)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if text := said.String(); text != "" {
 		t.Errorf("the first one said %q", text)
 	}
-	locked := make(chan func(), 1)
+	locked := make(chan *nodeLock, 1)
 	go func() {
 		second, err := lock(t.Context(), folder, log)
 		if err != nil {
@@ -68,10 +70,10 @@ func TestTheSecondDaemonWaitsAndSaysSo(t *testing.T) {
 		t.Fatal("two daemons have the lock")
 	default:
 	}
-	unlock()
+	first.release()
 	select {
 	case second := <-locked:
-		second()
+		second.release()
 	case <-time.After(10 * time.Second):
 		t.Fatal("the lock is not passed on")
 	}
@@ -82,15 +84,48 @@ func TestTheSecondDaemonWaitsAndSaysSo(t *testing.T) {
 
 func TestAWaitingDaemonCanBeToldToEnd(t *testing.T) {
 	folder := t.TempDir()
-	unlock, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
+	first, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unlock()
+	defer first.release()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := lock(ctx, folder, slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no error")
+	}
+}
+
+// A cleaner of /run removes the file, not the lock: without a look at the path two daemons would run.
+func TestARemovedLockFileIsMadeAgainAndStillLocks(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "state")
+	first, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { first.release() }()
+	if restored, err := first.restore(); restored || err != nil {
+		t.Errorf("nothing is wrong: %v %v", restored, err)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if restored, err := first.restore(); !restored || err != nil {
+		t.Fatalf("restored %v, %v", restored, err)
+	}
+	if _, err := tryLock(first.path); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("a second daemon gets %v", err)
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	second, err := tryLock(first.path) // before the first one looks
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.release()
+	if _, err := first.restore(); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("the first one goes on beside it: %v", err)
 	}
 }
 

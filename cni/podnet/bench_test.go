@@ -40,7 +40,7 @@ func BenchmarkSetupBesideBare(b *testing.B) {
 		for range pairs {
 			bares = append(bares, timed(func() { bare(b, host, pod, ns.FD()) }))
 			ours = append(ours, timed(func() {
-				if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20")); err != nil {
+				if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20"), always); err != nil {
 					b.Fatal(err)
 				}
 			}))
@@ -86,7 +86,7 @@ func BenchmarkRepeat(b *testing.B) {
 	ns := namespace(b, "pod")
 	r := recipe("eniaaaa", "10.0.1.20")
 	for b.Loop() {
-		if _, err := Setup(ns.Path(), "eth0", r); err != nil {
+		if _, err := Setup(ns.Path(), "eth0", r, always); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -97,7 +97,7 @@ func BenchmarkTeardown(b *testing.B) {
 	r := recipe("eniaaaa", "10.0.1.20")
 	for b.Loop() {
 		b.StopTimer()
-		if _, err := Setup(ns.Path(), "eth0", r); err != nil {
+		if _, err := Setup(ns.Path(), "eth0", r, always); err != nil {
 			b.Fatal(err)
 		}
 		b.StartTimer()

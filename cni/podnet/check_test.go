@@ -42,7 +42,7 @@ func TestCheckNamesEachDifference(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			ns := namespace(t, "pod")
-			if _, err := Setup(ns.Path(), "eth0", want); err != nil {
+			if _, err := Setup(ns.Path(), "eth0", want, always); err != nil {
 				t.Fatal(err)
 			}
 			command := c.tamper(ns)
@@ -54,7 +54,7 @@ func TestCheckNamesEachDifference(t *testing.T) {
 			if !errors.As(err, &differs) || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("Check says %v, not %q", err, c.says)
 			}
-			if _, err := Setup(ns.Path(), "eth0", want); err != nil {
+			if _, err := Setup(ns.Path(), "eth0", want, always); err != nil {
 				t.Fatal(err)
 			}
 			if err := Check(ns.Path(), "eth0", want); err != nil {

@@ -14,9 +14,10 @@
 //
 // # Two sandboxes of one pod name
 //
-// They share the host veth's name. The newer one wins: Setup removes a veth that bears the name, and with it the end in
-// the older sandbox, even if that one still runs: the runtime makes a new sandbox only when it has given up the old one.
-// Teardown deletes by the end inside the sandbox alone, so a late one for the older sandbox finds nothing and harms
+// They share the host veth's name, and the newer one wins, whichever plugin is slower: Setup removes a veth or a route that
+// leads to another sandbox only after the caller's May has said that this sandbox is still the one to have it, and removes
+// exactly what it saw before it asked. Names may change hands meanwhile, so a new pair is known by its end in the sandbox,
+// and undone there. Teardown too deletes by that end alone, so a late one for the older sandbox finds nothing and harms
 // nothing.
 package podnet
 
@@ -41,7 +42,18 @@ var ErrForeignLink = errors.New("link exists and is not this pod's veth")
 // ErrHostNamespace says that the sandbox's namespace is the caller's own, whose links are the node's.
 var ErrHostNamespace = errors.New("sandbox namespace is the host's own")
 
-// Pair is what a pod's two ends are known by. Both addresses are read back, not assumed.
+// ErrTaken says that another sandbox has the veth's name or the address, or took it while this one was being built.
+var ErrTaken = errors.New("name or address is another sandbox's")
+
+// May tells whether the sandbox that is being built is still the one to have its recipe's name and address; its error says
+// why not. It is asked only where something of another sandbox is in the way.
+type May func() error
+
+// takeovers bounds how often Setup makes room for itself: each time another sandbox was faster, and May said that this one
+// is the one to have the name, which can be true only while the other has not been told yet that it is not.
+const takeovers = 5
+
+// Pair is what a pod's two ends are known by. The kernel was given both at creation.
 type Pair struct {
 	HostMAC, PodMAC net.HardwareAddr
 }
@@ -114,9 +126,10 @@ func (s *sandbox) close() {
 }
 
 // Setup builds a pod's network in the namespace at path. It is idempotent: a complete pair is kept, an incomplete one (a
-// plugin was killed) or a stale one of the same name (an older sandbox's) is replaced. ErrForeignLink and ErrHostNamespace
-// name what it will not touch. After an error nothing of a new pair stands; only the kill of the process leaves a part.
-func Setup(path, ifName string, recipe api.PodNetwork) (Pair, error) {
+// plugin was killed) is replaced, and what leads to another sandbox is replaced if may allows it. ErrForeignLink and
+// ErrHostNamespace name what it will not touch, ErrTaken means that another sandbox has the name or the address, and wraps
+// may's reason. After an error nothing of a new pair stands; only the kill of the process leaves a part.
+func Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair, error) {
 	if err := validate(recipe); err != nil {
 		return Pair{}, err
 	}
@@ -129,42 +142,60 @@ func Setup(path, ifName string, recipe api.PodNetwork) (Pair, error) {
 	}
 	defer s.close()
 
-	host, err := s.create(recipe)
-	if errors.Is(err, unix.EEXIST) {
+	built, err := s.create(recipe)
+	for attempt := 0; errors.Is(err, unix.EEXIST) && attempt < takeovers; attempt++ {
 		if found, diff, err := s.compare(recipe); err == nil && len(diff) == 0 {
 			return found.macs(), s.awaitHost(found.host.Attrs().Index)
 		}
-		if err := s.clear(recipe); err != nil {
+		if err := s.clear(recipe, may); err != nil {
 			return Pair{}, err
 		}
-		host, err = s.create(recipe)
+		built, err = s.create(recipe)
+	}
+	if errors.Is(err, unix.EEXIST) {
+		err = fmt.Errorf("%w: %w", ErrTaken, err)
 	}
 	if err != nil {
 		return Pair{}, fmt.Errorf("create veth %s: %w", recipe.HostVeth, err)
 	}
-	if err := s.furnish(recipe, host); err != nil {
-		if undo := s.host.LinkDel(&netlink.Veth{LinkAttrs: *host}); undo != nil && !errors.Is(undo, unix.ENODEV) {
+	if err := s.furnish(recipe, built, may); err != nil {
+		if undo := s.pod.LinkDel(link(built.pod)); undo != nil && !errors.Is(undo, unix.ENODEV) {
 			err = fmt.Errorf("%w; remove veth again: %w", err, undo)
 		}
 		return Pair{}, err
 	}
-	return Pair{HostMAC: host.HardwareAddr, PodMAC: podMAC(recipe.Addr.Addr())}, nil
+	return Pair{HostMAC: hostMAC(recipe.Addr.Addr()), PodMAC: podMAC(recipe.Addr.Addr())}, nil
 }
+
+// pairIndexes are the indexes of a pair's two ends, each in its own namespace.
+type pairIndexes struct {
+	host, pod int
+}
+
+// link is a link that is known by its index.
+func link(index int) netlink.Link { return &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Index: index}} }
 
 // furnish gives both ends of a new pair what they carry, and waits until they carry packets.
-func (s *sandbox) furnish(recipe api.PodNetwork, host *netlink.LinkAttrs) error {
-	if err := s.furnishPod(recipe, host.HardwareAddr); err != nil {
-		return err
+func (s *sandbox) furnish(recipe api.PodNetwork, built pairIndexes, may May) error {
+	err := s.furnishPod(recipe, built.pod)
+	if err == nil {
+		err = s.furnishHost(recipe, built.host, may)
 	}
-	if err := s.furnishHost(recipe, host.Index); err != nil {
-		return err
+	if err == nil {
+		err = s.awaitHost(built.host)
 	}
-	return s.awaitHost(host.Index)
+	if err == nil {
+		return nil
+	}
+	if _, lookup := s.pod.LinkByIndex(built.pod); isAbsent(lookup) {
+		return fmt.Errorf("%w: %w", ErrTaken, err) // nobody else removes a link that was just made
+	}
+	return err
 }
 
-// create makes the pair with each end where it lives, and returns the host's. Moving an end between namespaces takes 12
-// to 33 ms, being born in place 1 ms.
-func (s *sandbox) create(recipe api.PodNetwork) (*netlink.LinkAttrs, error) {
+// create makes the pair with each end where it lives. Moving an end between namespaces takes 12 to 33 ms, being born in
+// place 1 ms. Both indexes are read from the pod's end: by name, the host's may be another sandbox's already.
+func (s *sandbox) create(recipe api.PodNetwork) (pairIndexes, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = recipe.HostVeth
 	attrs.MTU = recipe.MTU
@@ -175,17 +206,22 @@ func (s *sandbox) create(recipe api.PodNetwork) (*netlink.LinkAttrs, error) {
 	veth.PeerNamespace = netlink.NsFd(s.ns.Fd())
 	veth.PeerHardwareAddr = podMAC(recipe.Addr.Addr())
 	if err := s.host.LinkAdd(veth); err != nil {
-		return nil, err
+		return pairIndexes{}, err
 	}
-	if veth.Index == 0 {
-		return nil, errors.New("its index cannot be read")
+	inner, err := s.pod.LinkByName(s.ifName)
+	switch {
+	case isAbsent(err):
+		return pairIndexes{}, fmt.Errorf("find %s in the sandbox: %w", s.ifName, ErrTaken)
+	case err != nil:
+		return pairIndexes{}, fmt.Errorf("find %s in the sandbox: %w", s.ifName, err)
 	}
-	return &veth.LinkAttrs, nil
+	return pairIndexes{host: inner.Attrs().ParentIndex, pod: inner.Attrs().Index}, nil
 }
 
 // clear removes what stands in the way of a new pair: the sandbox's own end, if it belongs to a veth of the recipe's name,
-// and a host veth of that name, whichever sandbox it led to.
-func (s *sandbox) clear(recipe api.PodNetwork) error {
+// and a host veth of that name; where that leads to another sandbox only if may allows it. It removes the link that it saw
+// before it asked, not the one that bears the name afterwards.
+func (s *sandbox) clear(recipe api.PodNetwork, may May) error {
 	found, err := s.find(recipe)
 	if err != nil {
 		return err
@@ -199,26 +235,27 @@ func (s *sandbox) clear(recipe api.PodNetwork) error {
 	if found.host.Type() != "veth" {
 		return fmt.Errorf("%s: %w", recipe.HostVeth, ErrForeignLink)
 	}
-	if err := s.host.LinkDel(found.host); err != nil && !errors.Is(err, unix.ENODEV) {
+	if !found.paired() {
+		if err := may(); err != nil {
+			return fmt.Errorf("replace veth %s: %w: %w", recipe.HostVeth, ErrTaken, err)
+		}
+	}
+	if err := s.host.LinkDel(link(found.host.Attrs().Index)); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove stale veth %s: %w", recipe.HostVeth, err)
 	}
 	return nil
 }
 
 // furnishPod gives the pod's end its address, gateway and routes.
-func (s *sandbox) furnishPod(recipe api.PodNetwork, gatewayMAC net.HardwareAddr) error {
-	link, err := s.pod.LinkByName(s.ifName)
-	if err != nil {
-		return fmt.Errorf("find %s in the sandbox: %w", s.ifName, err)
-	}
-	index := link.Attrs().Index
-	if err := s.pod.LinkSetUp(link); err != nil {
+func (s *sandbox) furnishPod(recipe api.PodNetwork, index int) error {
+	inner := link(index)
+	if err := s.pod.LinkSetUp(inner); err != nil {
 		return fmt.Errorf("set %s up: %w", s.ifName, err)
 	}
-	if err := s.pod.AddrReplace(link, &netlink.Addr{IPNet: ipNet(recipe.Addr)}); err != nil {
+	if err := s.pod.AddrReplace(inner, &netlink.Addr{IPNet: ipNet(recipe.Addr)}); err != nil {
 		return fmt.Errorf("add address %s: %w", recipe.Addr, err)
 	}
-	if err := s.pod.NeighSet(permanent(index, recipe.Gateway, gatewayMAC)); err != nil {
+	if err := s.pod.NeighSet(permanent(index, recipe.Gateway, hostMAC(recipe.Addr.Addr()))); err != nil {
 		return fmt.Errorf("add gateway's neighbour entry: %w", err)
 	}
 	for _, route := range podRoutes(recipe, index) {
@@ -229,16 +266,43 @@ func (s *sandbox) furnishPod(recipe api.PodNetwork, gatewayMAC net.HardwareAddr)
 	return nil
 }
 
-// furnishHost makes the pod reachable. The route comes last, and replaces one that an earlier holder of the address left
-// over another link.
-func (s *sandbox) furnishHost(recipe api.PodNetwork, index int) error {
+// furnishHost makes the pod reachable; the route comes last.
+func (s *sandbox) furnishHost(recipe api.PodNetwork, index int, may May) error {
 	addr := recipe.Addr.Addr()
 	if err := s.host.NeighSet(permanent(index, addr, podMAC(addr))); err != nil {
 		return fmt.Errorf("add pod's neighbour entry: %w", err)
 	}
 	route := hostRoute(recipe, index)
-	if err := s.host.RouteReplace(&route); err != nil {
+	err := s.host.RouteAdd(&route)
+	for attempt := 0; errors.Is(err, unix.EEXIST) && attempt < takeovers; attempt++ {
+		if err := s.clearRoute(route, may); err != nil {
+			return err
+		}
+		err = s.host.RouteAdd(&route)
+	}
+	if err != nil {
 		return fmt.Errorf("add route to %s in table %d: %w", route.Dst, route.Table, err)
+	}
+	return nil
+}
+
+// clearRoute removes a route that an earlier holder of the address left over another link, if may allows it: a plugin that
+// was held up for long must not take the route of the address's next holder.
+func (s *sandbox) clearRoute(want netlink.Route, may May) error {
+	const filter = netlink.RT_FILTER_TABLE | netlink.RT_FILTER_DST
+	found, err := dump(func() ([]netlink.Route, error) {
+		return s.host.RouteListFiltered(familyOf(want.Dst), &netlink.Route{Table: want.Table, Dst: want.Dst}, filter)
+	})
+	if err != nil {
+		return fmt.Errorf("list routes to %s in table %d: %w", want.Dst, want.Table, err)
+	}
+	if err := may(); err != nil {
+		return fmt.Errorf("replace route to %s: %w: %w", want.Dst, ErrTaken, err)
+	}
+	for _, route := range found {
+		if err := s.host.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove stale route to %s in table %d: %w", want.Dst, want.Table, err)
+		}
 	}
 	return nil
 }
@@ -250,14 +314,14 @@ func (s *sandbox) furnishHost(recipe api.PodNetwork, index int) error {
 func (s *sandbox) awaitHost(index int) error {
 	deadline := time.Now().Add(carrierTimeout)
 	for {
-		link, err := s.host.LinkByIndex(index)
+		outer, err := s.host.LinkByIndex(index)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read state of host veth: %w", err)
-		case link.Attrs().OperState == netlink.OperUp:
+		case outer.Attrs().OperState == netlink.OperUp:
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("await host veth: still %s after %s", link.Attrs().OperState, carrierTimeout)
+			return fmt.Errorf("await host veth: still %s after %s", outer.Attrs().OperState, carrierTimeout)
 		}
 		time.Sleep(carrierBackoff) //nolint:forbidigo // the backoff that the comment above explains
 	}
@@ -272,16 +336,16 @@ func Teardown(path, ifName string) error {
 		return err
 	}
 	defer s.close()
-	link, err := s.pod.LinkByName(ifName)
+	inner, err := s.pod.LinkByName(ifName)
 	switch {
 	case isAbsent(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("find %s in the sandbox: %w", ifName, err)
-	case link.Type() != "veth":
+	case inner.Type() != "veth":
 		return fmt.Errorf("remove %s: %w", ifName, ErrForeignLink)
 	}
-	if err := s.pod.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
+	if err := s.pod.LinkDel(inner); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove %s: %w", ifName, err)
 	}
 	return nil

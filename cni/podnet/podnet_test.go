@@ -30,6 +30,9 @@ func recipe(veth, addr string) api.PodNetwork {
 	}
 }
 
+// always is the May of a sandbox that nobody disputes the pod.
+func always() error { return nil }
+
 func namespace(t testing.TB, name string) *netlab.Namespace {
 	t.Helper()
 	folder, err := os.MkdirTemp("/run", "ns")
@@ -77,7 +80,7 @@ func ip(t testing.TB, path string, args ...string) string {
 
 func TestSetupGivesExactlyThisState(t *testing.T) {
 	ns := namespace(t, "pod")
-	pair, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20"))
+	pair, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20"), always)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +119,7 @@ func contains(t *testing.T, what, dump string, wanted []string) {
 func TestSetupRepairsEveryHalfBuiltState(t *testing.T) {
 	want := recipe("eniaaaa", "10.0.1.20")
 	clean := namespace(t, "clean")
-	if _, err := Setup(clean.Path(), "eth0", want); err != nil {
+	if _, err := Setup(clean.Path(), "eth0", want, always); err != nil {
 		t.Fatal(err)
 	}
 	golden := dumpHost(t) + dumpPod(t, clean)
@@ -126,23 +129,23 @@ func TestSetupRepairsEveryHalfBuiltState(t *testing.T) {
 	steps := map[string]func(s *sandbox) error{
 		"veth only": func(s *sandbox) error { _, err := s.create(want); return err },
 		"pod furnished": func(s *sandbox) error {
-			host, err := s.create(want)
-			return errors.Join(err, s.furnishPod(want, host.HardwareAddr))
+			built, err := s.create(want)
+			return errors.Join(err, s.furnishPod(want, built.pod))
 		},
 		"host furnished, pod not": func(s *sandbox) error {
-			host, err := s.create(want)
-			return errors.Join(err, s.furnishHost(want, host.Index))
+			built, err := s.create(want)
+			return errors.Join(err, s.furnishHost(want, built.host, always))
 		},
 		"complete, for another address": func(s *sandbox) error {
 			other := recipe("eniaaaa", "10.0.1.21")
-			host, err := s.create(other)
-			return errors.Join(err, s.furnish(other, host))
+			built, err := s.create(other)
+			return errors.Join(err, s.furnish(other, built, always))
 		},
 		"complete, with another MTU": func(s *sandbox) error {
 			other := want
 			other.MTU = 1500
-			host, err := s.create(other)
-			return errors.Join(err, s.furnish(other, host))
+			built, err := s.create(other)
+			return errors.Join(err, s.furnish(other, built, always))
 		},
 	}
 	for name, step := range steps {
@@ -156,7 +159,7 @@ func TestSetupRepairsEveryHalfBuiltState(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.close()
-			if _, err := Setup(ns.Path(), "eth0", want); err != nil {
+			if _, err := Setup(ns.Path(), "eth0", want, always); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(golden, dumpHost(t)+dumpPod(t, ns)); diff != "" {
@@ -183,14 +186,14 @@ func TestStatesInRandomOrderEndTheSame(t *testing.T) {
 				if err := Teardown(all[i].Path(), "eth0"); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
-			} else if _, err := Setup(all[i].Path(), "eth0", recipes[i]); err != nil {
+			} else if _, err := Setup(all[i].Path(), "eth0", recipes[i], always); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			} else if err := Check(all[i].Path(), "eth0", recipes[i]); err != nil {
 				t.Fatalf("seed %d: after Setup: %v", seed, err)
 			}
 		}
 		for _, last := range []int{1, 2} { // the newer sandbox of the shared name, the newer holder of the address
-			if _, err := Setup(all[last].Path(), "eth0", recipes[last]); err != nil {
+			if _, err := Setup(all[last].Path(), "eth0", recipes[last], always); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -237,7 +240,7 @@ func TestForeignLinksAreLeftAlone(t *testing.T) {
 		if err := netlab.Veth(netlab.End{NS: ns, Name: "eth0"}, netlab.End{NS: other, Name: "peer0"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20")); !errors.Is(err, ErrForeignLink) {
+		if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20"), always); !errors.Is(err, ErrForeignLink) {
 			t.Errorf("Setup: %v", err)
 		}
 		contains(t, "sandbox", ip(t, ns.Path(), "link", "show", "dev", "eth0"), []string{"eth0"})
@@ -253,13 +256,13 @@ func TestForeignLinksAreLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = netlink.LinkDel(bridge) })
-		if _, err := Setup(other.Path(), "eth0", recipe("enicccc", "10.0.1.20")); !errors.Is(err, ErrForeignLink) {
+		if _, err := Setup(other.Path(), "eth0", recipe("enicccc", "10.0.1.20"), always); !errors.Is(err, ErrForeignLink) {
 			t.Errorf("Setup: %v", err)
 		}
 		contains(t, "host", ip(t, "", "link", "show", "dev", "enicccc"), []string{"enicccc"})
 	})
 	t.Run("own namespace", func(t *testing.T) {
-		if _, err := Setup("/proc/self/ns/net", "eth0", recipe("eniaaaa", "10.0.1.20")); !errors.Is(err, ErrHostNamespace) {
+		if _, err := Setup("/proc/self/ns/net", "eth0", recipe("eniaaaa", "10.0.1.20"), always); !errors.Is(err, ErrHostNamespace) {
 			t.Errorf("Setup: %v", err)
 		}
 		if err := Teardown("/proc/self/ns/net", "lo"); !errors.Is(err, ErrHostNamespace) {
@@ -282,7 +285,7 @@ func TestImpossibleRecipesAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := recipe("eniaaaa", "10.0.1.20")
 			spoil(&r)
-			if _, err := Setup(ns.Path(), "eth0", r); err == nil {
+			if _, err := Setup(ns.Path(), "eth0", r, always); err == nil {
 				t.Error("Setup took it")
 			}
 			if err := Check(ns.Path(), "eth0", r); err == nil {
@@ -299,7 +302,7 @@ func TestFailedSetupLeavesNothing(t *testing.T) {
 	ns := namespace(t, "pod")
 	impossible := recipe("eniaaaa", "10.0.1.20")
 	impossible.Routes = []netip.Prefix{netip.MustParsePrefix("fd00::/64")} // by an IPv4 gateway
-	if _, err := Setup(ns.Path(), "eth0", impossible); err == nil {
+	if _, err := Setup(ns.Path(), "eth0", impossible, always); err == nil {
 		t.Fatal("no error")
 	}
 	if left := dumpHost(t); left != "" {
@@ -317,7 +320,7 @@ func TestHostSysctlsAreUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	ns := namespace(t, "pod")
-	if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20")); err != nil {
+	if _, err := Setup(ns.Path(), "eth0", recipe("eniaaaa", "10.0.1.20"), always); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"rp_filter", "proxy_arp", "forwarding", "accept_local", "arp_ignore"} {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 )
 
@@ -15,35 +16,87 @@ const socketMode = 0o660
 
 // Listener is the daemon's unix socket.
 type Listener struct {
+	path string
+
+	mu     sync.Mutex
 	socket *net.UnixListener
-	path   string
-	file   fs.FileInfo // what Listen made, so that Close removes only that
+	file   fs.FileInfo // what was made at path, so that Close removes only that
+	closed bool
 }
 
 // Listen makes the socket at path, and its folder. The socket file of a dead server is replaced; a live server's is not,
 // nor is anything that is not a socket. The socket appears at path with its final mode, in one rename.
 func Listen(path string) (*Listener, error) {
+	l := &Listener{path: path}
+	if err := l.listen(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// listen makes the socket at the path.
+func (l *Listener) listen() error {
+	path := l.path
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("make socket folder: %w", err)
+		return fmt.Errorf("make socket folder: %w", err)
 	}
 	if err := refuseLive(path); err != nil {
-		return nil, err
+		return err
 	}
 	temporary := path + ".new"
 	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("remove half-made socket: %w", err)
+		return fmt.Errorf("remove half-made socket: %w", err)
 	}
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("make socket: %w", err)
+		return fmt.Errorf("make socket: %w", err)
 	}
 	socket.SetUnlinkOnClose(false) // it would remove the temporary name
 	file, err := publish(temporary, path)
 	if err != nil {
 		_ = socket.Close()
-		return nil, err
+		return err
 	}
-	return &Listener{socket: socket, path: path, file: file}, nil
+	l.socket, l.file = socket, file
+	return nil
+}
+
+// Restore makes the socket anew where somebody removed its file, and tells whether it did. Open connections go on.
+// It refuses a path that is another server's by now.
+func (l *Listener) Restore() (restored bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false, nil
+	}
+	if file, err := os.Lstat(l.path); err == nil && os.SameFile(file, l.file) {
+		return false, nil
+	}
+	old := l.socket
+	if err := l.listen(); err != nil {
+		return false, err
+	}
+	_ = old.Close() // wakes accept, which goes on with the new one
+	return true, nil
+}
+
+// accept waits for the next connection. The error is net.ErrClosed after Close.
+func (l *Listener) accept() (*net.UnixConn, error) {
+	for {
+		l.mu.Lock()
+		socket := l.socket
+		l.mu.Unlock()
+		conn, err := socket.AcceptUnix()
+		if err == nil || !errors.Is(err, net.ErrClosed) {
+			return conn, err
+		}
+		l.mu.Lock()
+		over := l.closed || l.socket == socket
+		l.mu.Unlock()
+		if over {
+			return nil, err
+		}
+	}
 }
 
 // refuseLive reports an error unless path is free or holds a socket that nobody listens on.
@@ -84,6 +137,9 @@ func publish(temporary, path string) (fs.FileInfo, error) {
 
 // Close stops listening and removes the socket file, unless another server has put its own there.
 func (l *Listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
 	if file, err := os.Lstat(l.path); err == nil && os.SameFile(file, l.file) {
 		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(fmt.Errorf("remove socket: %w", err), l.socket.Close())

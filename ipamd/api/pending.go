@@ -21,6 +21,14 @@ const maxPending = 1024
 // maxRecord bounds one record on reading, in bytes; a record that the plugin wrote has a few hundred.
 const maxRecord = 64 << 10
 
+// lockPatience is how long a folder's lock is waited for: writing a record takes well under a millisecond, and a node's worth
+// of DELs write theirs in a fraction of a second. lockBackoff is the pause between two looks: a blocking flock(2) could not
+// be given up.
+const (
+	lockPatience = 1500 * time.Millisecond
+	lockBackoff  = 5 * time.Millisecond
+)
+
 // ErrPendingFull says that a deletion was not recorded because there are 1,024 records already.
 var ErrPendingFull = errors.New("too many recorded deletions")
 
@@ -31,7 +39,7 @@ type PendingDel struct {
 }
 
 // LeavePending records a deletion beside the daemon's socket, one file for each attachment, complete or not at all.
-// ErrPendingFull when there are 1,024 others.
+// ErrPendingFull when there are 1,024 others; an error too when another plugin holds the folder's lock for more than 1.5 s.
 func LeavePending(socket string, record PendingDel) error {
 	folder := pendingFolder(socket)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -70,8 +78,11 @@ func LeavePending(socket string, record PendingDel) error {
 // may come together with readable ones. Release each, then RemovePending.
 func CollectPending(socket string) ([]PendingDel, error) {
 	folder := pendingFolder(socket)
-	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
+	switch info, err := os.Stat(folder); {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err == nil && !info.IsDir():
+		return nil, moveAside(folder)
 	}
 	unlock, err := lockFolder(folder)
 	if err != nil {
@@ -86,7 +97,7 @@ func CollectPending(socket string) ([]PendingDel, error) {
 	var bad []error
 	for _, entry := range names {
 		path := filepath.Join(folder, entry.Name())
-		record, err := readPending(path)
+		record, err := readPending(path, entry)
 		if err == nil && entry.Name() != pendingName(record.Attachment) {
 			err = errors.New("name and contents differ")
 		}
@@ -120,7 +131,19 @@ func pendingName(a Attachment) string {
 	return fmt.Sprintf("%x.json", hash.Sum(nil))
 }
 
-func readPending(path string) (PendingDel, error) {
+// moveAside makes room for the folder where something else has its name.
+func moveAside(path string) error {
+	aside := path + ".unreadable"
+	if err := os.Rename(path, aside); err != nil {
+		return fmt.Errorf("move %s aside, which is no folder: %w", path, err)
+	}
+	return fmt.Errorf("read recorded deletions: %s is no folder; it was moved to %s: look at it, then delete it", path, aside)
+}
+
+func readPending(path string, entry fs.DirEntry) (PendingDel, error) {
+	if !entry.Type().IsRegular() { // opening a named pipe would never end
+		return PendingDel{}, errors.New("it is not a regular file")
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return PendingDel{}, err
@@ -135,17 +158,20 @@ func readPending(path string) (PendingDel, error) {
 	return record, err
 }
 
-// lockFolder takes the folder's lock, which the kernel gives back when a holder dies.
+// lockFolder takes the folder's lock, which the kernel gives back when a holder dies. It waits at most lockPatience: a
+// plugin that is frozen while it holds the lock must stop neither DELs nor a daemon.
 func lockFolder(folder string) (unlock func(), err error) {
 	file, err := os.Open(folder)
 	if err != nil {
 		return nil, fmt.Errorf("open folder of recorded deletions: %w", err)
 	}
-	for {
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX)
-		if !errors.Is(err, syscall.EINTR) {
+	for deadline := time.Now().Add(lockPatience); ; {
+		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		busy := errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EINTR)
+		if !busy || time.Now().After(deadline) {
 			break
 		}
+		time.Sleep(lockBackoff) //nolint:forbidigo // the backoff that the constant documents
 	}
 	if err != nil {
 		_ = file.Close()

@@ -41,7 +41,9 @@ type Allocator interface {
 
 // Auditor answers questions about what was given.
 type Auditor interface {
-	// Check returns the recipe of a done attachment, or *Error with CodeNotAssigned.
+	// Check returns the recipe of an attachment, or *Error: CodeNotAssigned when it has none, CodeTryAgain when a newer
+	// sandbox of its pod has superseded it. A plugin in the middle of its ADD asks it before it replaces another sandbox's
+	// veth or route.
 	Check(ctx context.Context, attachment Attachment) (PodNetwork, error)
 	// Status returns nil when ADD can be served, else *Error with CodeNotAvailable or CodeLimited.
 	Status(ctx context.Context) error
@@ -110,7 +112,7 @@ func (s *Server) accept(ctx, work context.Context, a acceptor) {
 		case <-ctx.Done():
 			return
 		}
-		conn, err := a.listener.socket.AcceptUnix()
+		conn, err := a.listener.accept()
 		switch {
 		case err == nil:
 			a.sessions.Go(func() {

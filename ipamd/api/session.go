@@ -174,9 +174,10 @@ func (c *session) assign(ctx context.Context, message AssignRequest) (PodNetwork
 		c.server.take(message.Attachment)
 		c.held = &message.Attachment
 	}
-	// A record of an earlier deletion must not end the pod that begins now; equal keys have equal assignments.
+	// A record of an earlier deletion must not end the pod that begins now; equal keys have equal assignments. One that
+	// cannot be removed is older than the assignment, which the daemon sees when it collects it.
 	if err := RemovePending(c.server.socket, message.Attachment); err != nil {
-		return PodNetwork{}, err
+		c.server.log.Warn("recorded deletion not forgotten", "sandbox", message.ContainerID, "err", err)
 	}
 	network, err := c.server.allocator.Assign(ctx, message)
 	if err != nil && c.stopping() && errors.Is(err, context.Canceled) {

@@ -20,11 +20,19 @@ type Request struct {
 	Key   Key
 	Pod   Pod
 	NetNS string
+	Seq   uint64 // from Ticket; 0: it arrives now
 }
 
 // Assign gives the sandbox an address: the one that it has; else the one that the same pod UID had last; else a free one;
-// else one that is free but for an annotation that still names it. The error is *EmptyError.
+// else one that is free but for an annotation that still names it. Older sandboxes of the pod that are not done can no longer
+// be. The error is *EmptyError or ErrSuperseded.
 func (p *Pool) Assign(req Request, now time.Time) (Assignment, error) {
+	if req.Seq == 0 {
+		req.Seq = p.Ticket()
+	}
+	if p.Superseded(req) {
+		return Assignment{}, fmt.Errorf("assign address to sandbox %s: %w", req.Key.Sandbox, ErrSuperseded)
+	}
 	if a := p.held[req.Key]; a != nil {
 		return a.holder.Assignment, nil
 	}
@@ -40,9 +48,10 @@ func (p *Pool) Assign(req Request, now time.Time) (Assignment, error) {
 	}
 	a.last, a.until = Pod{}, time.Time{}
 	a.holder = &holding{Assignment: Assignment{
-		Key: req.Key, Pod: req.Pod, Addr: a.addr, ENI: a.eni.ID, NetNS: req.NetNS, Since: now,
+		Key: req.Key, Pod: req.Pod, Addr: a.addr, ENI: a.eni.ID, NetNS: req.NetNS, Since: now, Seq: req.Seq,
 	}}
 	p.held[req.Key] = a
+	p.enter(a.holder)
 	p.revision++
 	p.announce(a.holder, now)
 	return a.holder.Assignment, nil
@@ -56,6 +65,7 @@ func (p *Pool) CanAssign(req Request, now time.Time) bool {
 // pick chooses an address: on the lowest device that has one, so that the last ENIs run empty and can be given up; there
 // the one that has rested longest, since remote ends and conntrack remember an address longer than its cooldown.
 func (p *Pool) pick(pod Pod, now time.Time) *address {
+	// The same pod need not wait until its old route is seen gone: its new veth has the old one's name and takes its place.
 	if a := p.addrs[p.previous[pod.UID]]; a != nil && pod.UID != "" && a.holder == nil && !a.occupied && a.reachable() {
 		return a
 	}
@@ -84,11 +94,14 @@ func (p *Pool) pick(pod Pod, now time.Time) *address {
 	return last
 }
 
-// Done tells that the sandbox's interface is in place. The error is ErrUnknown.
+// Done tells that the sandbox's interface is in place. The error is ErrUnknown or ErrSuperseded.
 func (p *Pool) Done(key Key, now time.Time) error {
 	a := p.held[key]
 	if a == nil {
 		return fmt.Errorf("finish sandbox %s: %w", key.Sandbox, ErrUnknown)
+	}
+	if p.surpassed(a.holder) {
+		return fmt.Errorf("finish sandbox %s: %w", key.Sandbox, ErrSuperseded)
 	}
 	if !a.holder.Done {
 		a.holder.Done, a.holder.unproven = true, false
@@ -116,8 +129,8 @@ func (p *Pool) Abort(key Key, now time.Time) bool {
 	return true
 }
 
-// Release takes the sandbox's address back into cooldown. The caller says with it that the kernel holds nothing of the
-// sandbox any more. It tells whether the sandbox was known.
+// Release takes the sandbox's address back into cooldown. It tells whether the sandbox was known. Whether the kernel holds
+// nothing of the sandbox any more is not taken on the caller's word, which may name no namespace or a wrong one: see NeedHost.
 func (p *Pool) Release(key Key, now time.Time) (Assignment, bool) {
 	a := p.held[key]
 	if a == nil {
@@ -125,7 +138,6 @@ func (p *Pool) Release(key Key, now time.Time) (Assignment, bool) {
 	}
 	was := a.holder.Assignment
 	p.release(a, now)
-	a.occupied = false
 	return was, true
 }
 
@@ -141,6 +153,19 @@ func (p *Pool) GC(network string, valid []Key, now time.Time) []Key {
 		}
 	}
 	return freed
+}
+
+// Current gives the sandbox's assignment, if it is still the one to have its pod's network. The error is ErrUnknown or
+// ErrSuperseded.
+func (p *Pool) Current(key Key) (Assignment, error) {
+	a := p.held[key]
+	switch {
+	case a == nil:
+		return Assignment{}, fmt.Errorf("check sandbox %s: %w", key.Sandbox, ErrUnknown)
+	case p.surpassed(a.holder):
+		return Assignment{}, fmt.Errorf("check sandbox %s: %w", key.Sandbox, ErrSuperseded)
+	}
+	return a.holder.Assignment, nil
 }
 
 // Lookup gives the sandbox's assignment.
@@ -177,8 +202,9 @@ func (p *Pool) ENI(id string) (ENI, bool) {
 
 func (p *Pool) release(a *address, now time.Time) {
 	h := a.holder
-	a.holder = nil
+	a.holder, a.ended = nil, now
 	delete(p.held, h.Key)
+	p.leave(h)
 	p.rest(a, h.Pod, now)
 	p.disown(h, now)
 }

@@ -72,11 +72,12 @@ func (p *Pool) FoldHost(report HostReport, at HostReading) []Ended {
 		}
 		ended = append(ended, Ended{a.holder.Assignment, why})
 		p.release(a, at.Now)
+		a.ended = time.Time{} // this report is the proof
 		if floor := at.Now.Add(interruptedRest); why == Interrupted && a.until.Before(floor) {
 			a.until = floor
 		}
 	}
-	p.foldOccupied(routes, at.Now)
+	p.foldOccupied(routes, at)
 	p.hostSeen = true
 	return ended
 }
@@ -136,32 +137,41 @@ func (p *Pool) evidence(a *address, route bool, at HostReading) Evidence {
 
 // replaced tells whether a newer sandbox of the same pod name was done before the moment.
 func (p *Pool) replaced(h *holding, before time.Time) bool {
-	for _, other := range p.held {
-		o := other.holder
-		if o != h && o.Done && o.Key.IfName == h.Key.IfName && o.Key.Network == h.Key.Network &&
-			o.Pod.Namespace == h.Pod.Namespace && o.Pod.Name == h.Pod.Name &&
-			o.Since.After(h.Since) && o.done.Before(before) {
-			return true
-		}
-	}
-	return false
+	s, ok := slotOf(h.Key, h.Pod)
+	return ok && slices.ContainsFunc(p.rivals[s], func(o *holding) bool {
+		return o.Done && o.Seq > h.Seq && o.done.Before(before)
+	})
 }
 
 // foldOccupied marks the addresses on which a pod is seen that no allocation speaks of (a lost state file). When such a pod
-// goes, its address rests like any other.
-func (p *Pool) foldOccupied(routes map[netip.Addr]bool, now time.Time) {
+// goes, its address rests like any other. A report that began before an address was released says nothing about it.
+func (p *Pool) foldOccupied(routes map[netip.Addr]bool, at HostReading) {
 	for addr := range routes {
 		if p.addrs[addr] == nil {
 			p.addrs[addr] = &address{addr: addr}
 		}
 	}
 	for addr, a := range p.addrs {
+		if a.holder == nil && at.Began.Before(a.ended) {
+			continue
+		}
 		seen := routes[addr] && a.holder == nil
 		if a.occupied && !seen && a.holder == nil {
-			p.rest(a, Pod{}, now)
+			p.rest(a, a.last, at.Now)
 		}
-		a.occupied = seen
+		a.occupied, a.ended = seen, time.Time{}
 	}
+}
+
+// NeedHost tells whether an address waits for nothing but the kernel to be read again: one that was released since the last
+// report began is not given out before a report has not seen its route. During its cooldown the next audit is early enough.
+func (p *Pool) NeedHost(now time.Time) bool {
+	for _, a := range p.addrs {
+		if a.holder == nil && !a.ended.IsZero() && !a.until.After(now) {
+			return true
+		}
+	}
+	return false
 }
 
 // holdings gives the held addresses in ascending order.

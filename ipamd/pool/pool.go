@@ -26,6 +26,8 @@ type Pool struct {
 	addrs map[netip.Addr]*address
 
 	held     map[Key]*address
+	rivals   map[slot][]*holding   // by pod, where one can have several sandboxes; most have one
+	seq      uint64                // last number that Ticket gave
 	previous map[string]netip.Addr // pod UID to the address that it had last
 
 	records map[Owner]*Annotation
@@ -69,6 +71,7 @@ type address struct {
 	leaving  time.Time // an unassignment is under way, or may be
 	confirm  bool      // the kernel has it
 	occupied bool      // the last host report shows a pod on it
+	ended    time.Time // released, and no host report that began since has shown that its route is gone; else zero
 	holder   *holding
 	last     Pod       // whose it was
 	until    time.Time // cooldown's end; zero when never held
@@ -80,6 +83,7 @@ type holding struct {
 	done     time.Time // when Done was told; zero before
 	misses   int       // audits in a row that did not see its route
 	unproven bool      // restored without Done: the next host report decides
+	stale    bool      // a newer sandbox of the pod was given an address before this one was done
 }
 
 // New makes an empty pool.
@@ -94,6 +98,7 @@ func New(settings Settings) *Pool {
 		enis:     map[string]*eni{},
 		addrs:    map[netip.Addr]*address{},
 		held:     map[Key]*address{},
+		rivals:   map[slot][]*holding{},
 		previous: map[string]netip.Addr{},
 		records:  map[Owner]*Annotation{},
 		byAddr:   map[netip.Addr][]Owner{},
@@ -174,7 +179,7 @@ const (
 	Free      Condition = "free"     // may be given out
 	InUse     Condition = "in-use"   // a sandbox holds it
 	Occupied  Condition = "occupied" // a pod that we have no record of is seen on it
-	Resting   Condition = "cooling"  // cooldown
+	Resting   Condition = "cooling"  // cooldown, or the kernel was not seen without its pod yet
 	Clearing  Condition = "clearing" // cooldown is over, but an annotation may still name it: given out last
 	Coming    Condition = "coming"   // assigned at EC2, not yet confirmed by the kernel
 	Leaving   Condition = "leaving"  // being given back
@@ -190,7 +195,7 @@ func (p *Pool) condition(a *address, now time.Time) Condition {
 		return Occupied
 	case a.eni == nil:
 		return Forgotten
-	case a.until.After(now):
+	case a.until.After(now) || !a.ended.IsZero():
 		return Resting
 	case !a.leaving.IsZero() || !a.eni.leaving.IsZero():
 		return Leaving

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -73,7 +74,11 @@ func (p *Pool) restoreCooling(snap Snapshot, now time.Time) {
 }
 
 func (p *Pool) restoreAssignments(snap Snapshot, now time.Time) {
-	for _, saved := range snap.Assignments {
+	// In the order of arrival, so that rivals are known as older and newer; those without a number are of an earlier release.
+	byAge := func(a, b Assignment) int { return cmp.Or(cmp.Compare(a.Seq, b.Seq), a.Since.Compare(b.Since)) }
+	for _, saved := range slices.SortedStableFunc(slices.Values(snap.Assignments), byAge) {
+		p.seq = max(p.seq+1, saved.Seq)
+		saved.Seq = p.seq
 		if !saved.Addr.IsValid() || p.held[saved.Key] != nil {
 			continue
 		}
@@ -87,6 +92,7 @@ func (p *Pool) restoreAssignments(snap Snapshot, now time.Time) {
 		}
 		a.last, a.until = Pod{}, time.Time{}
 		p.held[saved.Key] = a
+		p.enter(a.holder)
 	}
 }
 

@@ -120,8 +120,15 @@ func (w *world) run(sandbox, uid string) netip.Addr {
 	return addr
 }
 
-// end is a whole DEL.
+// end is a whole DEL, and the kernel's state read after it.
 func (w *world) end(sandbox string) {
+	w.t.Helper()
+	w.forget(sandbox)
+	w.kernel(false)
+}
+
+// forget is a DEL of which no host report tells yet.
+func (w *world) forget(sandbox string) {
 	w.t.Helper()
 	a, ok := w.p.Release(key(sandbox), w.now)
 	if !ok {

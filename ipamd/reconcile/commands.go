@@ -15,6 +15,9 @@ var ErrStopped = errors.New("the address loop has stopped")
 // ErrUnknown is the answer about a sandbox that holds no address.
 var ErrUnknown = pool.ErrUnknown
 
+// ErrSuperseded is the answer about a sandbox whose pod has a newer one.
+var ErrSuperseded = pool.ErrSuperseded
+
 // NoAddressError says that an ADD's time ran out before an address could be given. Reason is a sentence for people.
 type NoAddressError struct {
 	Reason string
@@ -54,13 +57,14 @@ type waiter struct {
 }
 
 // Assign gives the sandbox an address, and waits for one until ctx ends, at most assignLimit. Waiting ADDs are served in the
-// order of their arrival. The answer is on disk before it is given. Errors: *NoAddressError, *SaveError, ErrStopped.
+// order of their arrival. The answer is on disk before it is given. Errors: *NoAddressError, ErrSuperseded, *SaveError,
+// ErrStopped.
 func (l *Loop) Assign(ctx context.Context, key pool.Key, pod pool.Pod, netns string) (Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, assignLimit)
 	defer cancel()
 	w := &waiter{request: pool.Request{Key: key, Pod: pod, NetNS: netns}, reply: make(chan leaseReply, 1)}
 	if err := l.do(ctx, func() {
-		w.since = l.cfg.Clock()
+		w.since, w.request.Seq = l.cfg.Clock(), l.pool.Ticket()
 		l.waiters = append(l.waiters, w)
 	}); err != nil {
 		return Lease{}, err
@@ -100,12 +104,16 @@ func (l *Loop) withdraw(w *waiter) {
 func (l *Loop) serve(now time.Time) {
 	var still []*waiter
 	for _, w := range l.waiters {
-		if !l.pool.CanAssign(w.request, now) {
+		if !l.pool.Superseded(w.request) && !l.pool.CanAssign(w.request, now) {
 			still = append(still, w)
 			continue
 		}
 		_, repeated := l.pool.Lookup(w.request.Key)
 		assigned, err := l.pool.Assign(w.request, now)
+		if errors.Is(err, ErrSuperseded) {
+			w.reply <- leaseReply{err: err}
+			continue
+		}
 		if err != nil {
 			still = append(still, w)
 			continue
@@ -127,8 +135,8 @@ func (l *Loop) serve(now time.Time) {
 }
 
 // Done tells that the sandbox's interface is in place; nil means that this is on disk. After any error the sandbox is not
-// done: the plugin must remove what it made, and Abort then takes the address back. Errors: ErrUnknown, *SaveError,
-// ErrStopped.
+// done: the plugin must remove what it made, and Abort then takes the address back. Errors: ErrUnknown, ErrSuperseded,
+// *SaveError, ErrStopped.
 func (l *Loop) Done(ctx context.Context, key pool.Key) error {
 	err := l.change(ctx, func(reply chan<- error) {
 		before, _ := l.pool.Lookup(key)
@@ -189,13 +197,13 @@ func (l *Loop) GC(ctx context.Context, network string, valid []pool.Key) ([]pool
 	return freed, nil
 }
 
-// Check gives the sandbox's assignment. Errors: ErrUnknown, ErrStopped.
+// Check gives the sandbox's assignment. Errors: ErrUnknown, ErrSuperseded, ErrStopped.
 func (l *Loop) Check(ctx context.Context, key pool.Key) (Lease, error) {
 	var lease Lease
 	err := l.ask(ctx, func(reply chan<- error) {
-		assigned, ok := l.pool.Lookup(key)
-		if !ok {
-			reply <- fmt.Errorf("check sandbox %s: %w", key.Sandbox, ErrUnknown)
+		assigned, err := l.pool.Current(key)
+		if err != nil {
+			reply <- err
 			return
 		}
 		lease.Assignment = assigned

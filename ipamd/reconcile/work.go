@@ -113,6 +113,10 @@ func (l *Loop) startHost(ctx context.Context, now time.Time) {
 			h.urgent = true
 		}
 	}
+	if l.pool.NeedHost(now) {
+		h.trigger("addresses released")
+		h.urgent = h.urgent || len(l.waiters) > 0
+	}
 	if len(h.causes) == 0 || h.notBefore.After(now) || !h.urgent && h.spaced.After(now) {
 		return
 	}

@@ -37,6 +37,7 @@ type assignment struct {
 	NetNS   string     `json:"netns,omitempty"`
 	Done    bool       `json:"done"`
 	Since   time.Time  `json:"since"`
+	Seq     uint64     `json:"seq,omitempty"`
 }
 
 type cooling struct {
@@ -66,7 +67,7 @@ func encode(snap pool.Snapshot) ([]byte, error) {
 	for _, a := range snap.Assignments {
 		doc.Assignments = append(doc.Assignments, assignment{
 			Address: a.Addr, ENI: a.ENI, Pod: pod(a.Pod), Network: a.Key.Network, Sandbox: a.Key.Sandbox,
-			IfName: a.Key.IfName, NetNS: a.NetNS, Done: a.Done, Since: a.Since.UTC(),
+			IfName: a.Key.IfName, NetNS: a.NetNS, Done: a.Done, Since: a.Since.UTC(), Seq: a.Seq,
 		})
 	}
 	for _, c := range snap.Cooling {
@@ -165,7 +166,7 @@ func (doc document) snapshot() pool.Snapshot {
 	for _, a := range doc.Assignments {
 		snap.Assignments = append(snap.Assignments, pool.Assignment{
 			Key: pool.Key{Network: a.Network, Sandbox: a.Sandbox, IfName: a.IfName}, Pod: pool.Pod(a.Pod),
-			Addr: a.Address, ENI: a.ENI, NetNS: a.NetNS, Done: a.Done, Since: a.Since,
+			Addr: a.Address, ENI: a.ENI, NetNS: a.NetNS, Done: a.Done, Since: a.Since, Seq: a.Seq,
 		})
 	}
 	for _, c := range doc.Cooling {

@@ -1,18 +1,24 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 )
 
-// FS is what a store needs of a file system. Errors for files that are not there are fs.ErrNotExist.
+// ErrNoFile says that a path is taken by something that is no regular file: a folder, a pipe, a socket.
+var ErrNoFile = errors.New("not a regular file")
+
+// FS is what a store needs of a file system. Errors for files that are not there are fs.ErrNotExist, for folders and the like
+// in their place ErrNoFile.
 type FS interface {
 	ReadFile(name string) ([]byte, error)
-	WriteFile(name string, data []byte, mode fs.FileMode) error // creates or truncates
+	WriteFile(name string, data []byte, mode fs.FileMode) error // creates or truncates; makes the folder
 	Rename(from, to string) error                               // replaces to
 	Remove(name string) error
 }
@@ -21,18 +27,48 @@ type FS interface {
 type OS struct{}
 
 // ReadFile reads a whole file.
-func (OS) ReadFile(name string) ([]byte, error) { return os.ReadFile(name) }
+func (OS) ReadFile(name string) ([]byte, error) {
+	if err := regular(name); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(name)
+}
 
-// WriteFile writes a whole file; one that is there already gets the mode too.
+// regular refuses what is there and is no file, before it is opened: opening a pipe would never end.
+func regular(name string) error {
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("open %s: %w", name, ErrNoFile)
+	}
+	return nil
+}
+
+// WriteFile writes a whole file; one that is there already gets the mode too. A folder that somebody removed is made again.
 func (OS) WriteFile(name string, data []byte, mode fs.FileMode) error {
-	if err := os.WriteFile(name, data, mode); err != nil {
+	if err := regular(name); err != nil {
+		return err
+	}
+	err := os.WriteFile(name, data, mode)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		err = os.WriteFile(name, data, mode)
+	}
+	if err != nil {
 		return err
 	}
 	return os.Chmod(name, mode)
 }
 
 // Rename moves a file.
-func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+func (OS) Rename(from, to string) error {
+	err := os.Rename(from, to)
+	if info, look := os.Lstat(to); err != nil && look == nil && info.IsDir() {
+		return errors.Join(err, ErrNoFile)
+	}
+	return err
+}
 
 // Remove deletes a file.
 func (OS) Remove(name string) error { return os.Remove(name) }

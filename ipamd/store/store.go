@@ -23,7 +23,7 @@ type Store struct {
 	path string
 }
 
-// New makes a store of the file at path. Its folder must exist.
+// New makes a store of the file at path. Its folder is made when it is needed.
 func New(fsys FS, path string) *Store { return &Store{fs: fsys, path: path} }
 
 // Path is where the file is.
@@ -54,38 +54,72 @@ func (s *Store) Load() (snapshot pool.Snapshot, found bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return pool.Snapshot{}, false, nil
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrNoFile) {
 		return pool.Snapshot{}, false, fmt.Errorf("read state file: %w", err)
 	}
-	snapshot, err = decode(data)
+	if err == nil {
+		snapshot, err = decode(data)
+	}
 	if err == nil {
 		return snapshot, true, nil
 	}
 	bad := &QuarantinedError{Path: s.path, Err: err}
 	// Named by its content: the same damage twice leaves one file.
-	aside := fmt.Sprintf("%s.unreadable-%08x", s.path, crc32.ChecksumIEEE(data))
-	if err := s.fs.Rename(s.path, aside); err != nil {
-		bad.Err = errors.Join(bad.Err, fmt.Errorf("move state file aside: %w", err))
+	aside, failed := s.setAside(s.path, fmt.Sprintf("%08x", crc32.ChecksumIEEE(data)))
+	if failed != nil {
+		bad.Err = errors.Join(bad.Err, failed)
 	} else {
 		bad.MovedTo = aside
 	}
 	return pool.Snapshot{}, false, bad
 }
 
-// Save replaces the file in one step: after a crash at any moment the old or the new content is there.
+// asides is how many folders of one name can be put aside: a folder, other than a file, does not replace an earlier one.
+const asides = 9
+
+// setAside moves what is in the way of the state, and tells where to.
+func (s *Store) setAside(path, name string) (aside string, err error) {
+	for n := range asides {
+		aside = fmt.Sprintf("%s.unreadable-%s", path, name)
+		if n > 0 {
+			aside = fmt.Sprintf("%s-%d", aside, n+1)
+		}
+		if err = s.fs.Rename(path, aside); err == nil {
+			return aside, nil
+		}
+	}
+	return "", fmt.Errorf("move %s aside: %w", path, err)
+}
+
+// Save replaces the file in one step: after a crash at any moment the old or the new content is there. What is no file and
+// stands in its way is put aside.
 func (s *Store) Save(snapshot pool.Snapshot) error {
 	data, err := encode(snapshot)
 	if err != nil {
 		return err
 	}
 	temp := s.path + ".new"
-	if err := s.fs.WriteFile(temp, data, mode); err != nil {
+	write := func() error { return s.fs.WriteFile(temp, data, mode) }
+	if err := s.cleared(temp, write); err != nil {
 		return errors.Join(fmt.Errorf("write state file: %w", err), s.drop(temp))
 	}
-	if err := s.fs.Rename(temp, s.path); err != nil {
+	replace := func() error { return s.fs.Rename(temp, s.path) }
+	if err := s.cleared(s.path, replace); err != nil {
 		return errors.Join(fmt.Errorf("replace state file: %w", err), s.drop(temp))
 	}
 	return nil
+}
+
+// cleared does a step again after it has put aside what is no file at path.
+func (s *Store) cleared(path string, step func() error) error {
+	err := step()
+	if !errors.Is(err, ErrNoFile) {
+		return err
+	}
+	if _, failed := s.setAside(path, "no-file"); failed != nil {
+		return errors.Join(err, failed)
+	}
+	return step()
 }
 
 // drop removes a half-written file: on a full disk it would keep the next try from succeeding.

@@ -26,7 +26,7 @@ func sample() pool.Snapshot {
 		BootID: "boot-1",
 		Assignments: []pool.Assignment{{
 			Key: pool.Key{Network: "aws-cni", Sandbox: "s1", IfName: "eth0"}, Pod: p, Addr: netip.MustParseAddr("10.0.1.7"),
-			ENI: "eni-1", NetNS: "/run/netns/x", Done: true, Since: at,
+			ENI: "eni-1", NetNS: "/run/netns/x", Done: true, Since: at, Seq: 7,
 		}},
 		Cooling: []pool.Cooling{{Addr: netip.MustParseAddr("10.0.1.8"), Pod: p, Until: at}},
 		Annotations: []pool.Annotation{{
