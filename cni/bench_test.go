@@ -57,8 +57,8 @@ func timed(b *testing.B, cmd *exec.Cmd) time.Duration {
 	return took
 }
 
-// BenchmarkExec sets VERSION beside a Go program that does nothing, in turns, so that both see the same machine.
-func BenchmarkExec(b *testing.B) {
+// BenchmarkPluginExec sets VERSION beside a Go program that does nothing, in turns, so that both see the same machine.
+func BenchmarkPluginExec(b *testing.B) {
 	const pairs = 200
 	bin, err := buildOnce()
 	if err != nil {
@@ -83,8 +83,8 @@ func BenchmarkExec(b *testing.B) {
 	b.ReportMetric(size(b, empty), "empty-bytes")
 }
 
-// BenchmarkSequentialADD adds 200 pods, one after the other, from exec to exit. It also gives DEL.
-func BenchmarkSequentialADD(b *testing.B) {
+// BenchmarkPluginADD adds 200 pods, one after the other, from exec to exit. It also gives DEL.
+func BenchmarkPluginADD(b *testing.B) {
 	const pods = 200
 	var adds, dels []time.Duration
 	for b.Loop() {
@@ -105,9 +105,9 @@ func BenchmarkSequentialADD(b *testing.B) {
 	report(b, "del", dels)
 }
 
-// BenchmarkParallelADD adds 110 pods at once, as many as a node of Kubernetes' default runs, and gives the time until the
+// BenchmarkPluginParallelADD adds 110 pods at once, as many as a node of Kubernetes' default runs, and gives the time until the
 // last one is done.
-func BenchmarkParallelADD(b *testing.B) {
+func BenchmarkPluginParallelADD(b *testing.B) {
 	const pods = 110
 	var totals []time.Duration
 	for b.Loop() {

@@ -36,6 +36,7 @@ func (f *figures) read() (introspect.Figures, bool) {
 	}
 	figures := count(status.Pool, f.maxENI)
 	figures.Waiting = len(status.Waiting)
+	figures.AnnotationsOwned = len(status.Pool.Records)
 	figures.AnnotationsPending = f.pending()
 	return figures, true
 }

@@ -131,7 +131,7 @@ func TestServeNamesTheAddressThatIsTaken(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsPending: 1}
+	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1}
 	known := true
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry, func() (Figures, bool) { return figures, known })
@@ -162,11 +162,14 @@ awscni_ec2api_error_count{fn="AttachNetworkInterface"} 1
 # HELP awscni_no_available_ip_addresses pods that got no address in time
 # TYPE awscni_no_available_ip_addresses counter
 awscni_no_available_ip_addresses 1
+# HELP vpccni_annotations_owned pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed
+# TYPE vpccni_annotations_owned gauge
+vpccni_annotations_owned 2
 # HELP vpccni_annotations_pending annotations whose wish the API server has not answered yet
 # TYPE vpccni_annotations_pending gauge
 vpccni_annotations_pending 1
 `
-	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_pending"}
+	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

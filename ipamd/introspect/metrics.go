@@ -14,6 +14,7 @@ type Figures struct {
 	IPs, AssignedIPs      int            // secondary addresses on the ENIs; those of them that pods hold
 	AssignedPerENI        map[string]int // by ENI id
 	Cooling, Waiting      int            // addresses that may not be used again yet; pods that wait for an address
+	AnnotationsOwned      int
 	AnnotationsPending    int
 }
 

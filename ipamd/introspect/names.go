@@ -32,6 +32,7 @@ var (
 	coolingIPs      = metric{"vpccni_cooling_ip_addresses", "gauge", nil, "released addresses that may not be used again yet"}
 	waitingPods     = metric{"vpccni_waiting_pods", "gauge", nil, "pods that wait for an address"}
 	addSeconds      = metric{"vpccni_add_seconds", "histogram", nil, "seconds from a request for an address to its answer"}
+	annotateOwned   = metric{"vpccni_annotations_owned", "gauge", nil, "pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed"}
 	annotatePending = metric{"vpccni_annotations_pending", "gauge", nil, "annotations whose wish the API server has not answered yet"}
 
 	annotationRequests = metric{"vpccni_annotation_requests_total", "counter", []string{"operation", "reason"}, "requests about annotations: set, clear, remove, read; reason is ok or why not"}
@@ -43,7 +44,7 @@ func metrics() []metric {
 	return []metric{
 		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
-		annotatePending, annotationRequests, annotationSeconds, annotationWritten,
+		annotateOwned, annotatePending, annotationRequests, annotationSeconds, annotationWritten,
 	}
 }
 
@@ -90,5 +91,6 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	show(coolingIPs, f.Cooling)
 	show(waitingPods, f.Waiting)
+	show(annotateOwned, f.AnnotationsOwned)
 	show(annotatePending, f.AnnotationsPending)
 }
