@@ -4,7 +4,7 @@ SHELL := /bin/bash
 export CGO_ENABLED := 0
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 # where the harness finds the programs that `make build` made
-export VPC_CNI_BIN := $(CURDIR)/build/bin
+export E2E_BIN := $(CURDIR)/build/bin
 # Debian keeps ip and nft where an ordinary user's PATH does not look
 export PATH := $(PATH):/usr/sbin:/sbin
 

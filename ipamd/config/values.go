@@ -29,9 +29,13 @@ func (v boolean) accepts() string {
 	return "true or false (also 1, t, T, TRUE, True, 0, f, F, FALSE, False)"
 }
 
-func (v boolean) set(text string) (err error) {
-	*v.into, err = strconv.ParseBool(text)
-	return err
+func (v boolean) set(text string) error {
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return errValue // accepts says it all
+	}
+	*v.into = on
+	return nil
 }
 
 type integer struct {

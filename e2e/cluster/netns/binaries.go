@@ -12,7 +12,7 @@ import (
 )
 
 // BinVar names a folder that has every program already, newly built; what builds them (the Makefile) sets it.
-const BinVar = "VPC_CNI_BIN"
+const BinVar = "E2E_BIN"
 
 // Programs are the packages of the programs that a cluster runs, below the module.
 func programs() []string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"strings"
 	"testing"
 )
@@ -31,6 +32,13 @@ func TestUsage(t *testing.T) {
 }
 
 func TestEveryBadSettingIsToldBeforeAnythingStarts(t *testing.T) {
+	for _, variable := range os.Environ() { // what else is set where the test runs is none of its business
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value) // so that it comes back
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Setenv("ANNOTATE_POD_IP", "yes")
 	t.Setenv("ANNOTATE_POD_IP_KEYS", "a/b/c,kubernetes.io/config.hash")
 	t.Setenv("ENABLE_PREFIX_DELEGATION", "true")
