@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	cnitypes "github.com/containernetworking/cni/pkg/types"
@@ -134,4 +135,31 @@ func TestAddressOfAVethThatStandsGoesToNoOtherPod(t *testing.T) {
 		t.Errorf("ADD while the veth stands: %v", refused)
 	}
 	w.reaches(other, ec2Addr+":80")
+}
+
+// The deletion of a superseded sandbox that found no daemon is carried out at the next start, before the first audit.
+func TestRecordedDeletionOfASupersededSandboxIsCarriedOut(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	older, newer := w.another("x", "older"), w.another("x", "newer")
+	w.check(w.tryAdd(older))
+	w.check(w.tryAdd(newer))
+	w.kill()
+	w.del(older)
+	records := func() int {
+		found, err := api.CollectPending(w.socket())
+		w.check(err)
+		return len(found)
+	}
+	if n := records(); n != 1 {
+		t.Fatalf("%d recorded deletions, want 1", n)
+	}
+	began := time.Now()
+	w.start()
+	w.await("the record is gone", func() bool { return records() == 0 })
+	if took := time.Since(began); took > 20*time.Second { // the audits are 30 s apart
+		t.Errorf("carried out after %s", took)
+	}
+	w.reaches(newer, ec2Addr+":80")
+	w.check(w.cniCheck(newer))
 }

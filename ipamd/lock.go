@@ -64,8 +64,11 @@ func tryLock(path string) (*nodeLock, error) {
 	}
 	l := &nodeLock{path: path, file: file}
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if err == nil && !l.stands() {
-		err = errMoved
+	if err == nil {
+		var stands bool
+		if stands, err = l.stands(); err == nil && !stands {
+			err = errMoved
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), file.Close())
@@ -74,21 +77,28 @@ func tryLock(path string) (*nodeLock, error) {
 	return l, nil
 }
 
-// stands tells whether the locked file is the one at the path.
-func (l *nodeLock) stands() bool {
+// stands tells whether the locked file is the one at the path. Only a missing or another file says that it is not: a path
+// that cannot be looked at for the moment says nothing.
+func (l *nodeLock) stands() (bool, error) {
 	ours, err := l.file.Stat()
 	if err != nil {
-		return false
+		return false, fmt.Errorf("look at locked file: %w", err)
 	}
 	there, err := os.Stat(l.path)
-	return err == nil && os.SameFile(ours, there)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at lock file: %w", err)
+	}
+	return os.SameFile(ours, there), nil
 }
 
 // restore locks a new file where somebody removed the locked one, and tells whether it did. The error wraps EWOULDBLOCK if
 // another daemon was faster.
 func (l *nodeLock) restore() (restored bool, err error) {
-	if l.stands() {
-		return false, nil
+	if stands, err := l.stands(); stands || err != nil {
+		return false, err
 	}
 	next, err := tryLock(l.path)
 	if err != nil {

@@ -45,7 +45,7 @@ func (p *pending) collect(ctx context.Context) {
 func (p *pending) settle(ctx context.Context, record api.PendingDel) error {
 	lease, err := p.allocator.loop.Check(ctx, keyOf(record.Attachment))
 	switch {
-	case errors.Is(err, reconcile.ErrUnknown):
+	case errors.Is(err, reconcile.ErrUnknown), errors.Is(err, reconcile.ErrSuperseded): // the newer sandbox has another key
 	case err != nil:
 		return err
 	case lease.Assignment.Since.After(record.At):

@@ -115,6 +115,9 @@ func (p *Pool) evidence(a *address, route bool, at HostReading) Evidence {
 			return Interrupted
 		}
 		h.Done, h.done = true, at.Now
+		if s, ok := slotOf(h.Key, h.Pod); ok && !p.newer(s, h.Seq) {
+			h.stale = false // its route stands and nobody newer holds the slot: it is the pod's sandbox after all
+		}
 		p.revision++
 		p.announce(h, at.Now)
 		return ""
