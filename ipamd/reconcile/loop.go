@@ -136,10 +136,9 @@ func (l *Loop) load() {
 	if found {
 		l.pool.Restore(snapshot, l.cfg.Clock())
 	}
-	l.save.revision = l.pool.Revision()
-	if found {
-		l.save.revision-- // settings may have changed what is wanted: save before anything is submitted
-	}
+	// Save before anything is submitted: settings may have changed what is wanted. And where nothing was found, so that a
+	// folder that cannot be written shows now and not when the first pod starts.
+	l.save.revision = l.pool.Revision() - 1
 }
 
 // burst takes the commands that are queued already, so that one save serves them all.

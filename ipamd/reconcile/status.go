@@ -45,6 +45,16 @@ func (l *Loop) Status(ctx context.Context) (Status, error) {
 	return status, nil
 }
 
+// LastErrors gives the last failures, at less cost than Status. Error: ErrStopped.
+func (l *Loop) LastErrors(ctx context.Context) (LastErrors, error) {
+	var last LastErrors
+	err := l.ask(ctx, func(reply chan<- error) {
+		last = l.errors
+		reply <- nil
+	})
+	return last, err
+}
+
 func (l *Loop) status() Status {
 	s := Status{
 		Ready:    l.pool.Settled(),
