@@ -93,15 +93,23 @@ func (a *allocator) Check(ctx context.Context, attachment api.Attachment) (api.P
 	return a.recipe(lease), nil
 }
 
-// Status implements api.Auditor: the daemon can serve once it has read the cloud and put the kernel right.
-func (a *allocator) Status(context.Context) error {
+// Status implements api.Auditor: the daemon can serve once it has read the cloud and put the kernel right, and while it can
+// save what it gives out.
+func (a *allocator) Status(ctx context.Context) error {
 	select {
 	case <-a.loop.Ready():
-		return nil
 	default:
 		return api.NewError(api.CodeNotAvailable, "daemon is not ready",
 			"it has not read the node's ENIs and put the kernel right yet; its log and /v1/status say what is missing")
 	}
+	last, err := a.loop.LastErrors(ctx)
+	if err != nil {
+		return refusal(err)
+	}
+	if last.Save != "" {
+		return api.NewError(api.CodeNotAvailable, "state cannot be saved", last.Save+"; "+stateAdvice)
+	}
+	return nil
 }
 
 // GC implements api.Auditor.
@@ -131,7 +139,7 @@ func refusal(err error) error {
 	case errors.As(err, &none):
 		return api.NewError(api.CodeTryAgain, "no address for the pod yet", none.Reason)
 	case errors.As(err, &save):
-		return api.NewError(api.CodeTryAgain, "assignment could not be saved", save.Error())
+		return api.NewError(api.CodeTryAgain, "assignment could not be saved", save.Error()+"; "+stateAdvice)
 	case errors.Is(err, reconcile.ErrUnknown):
 		return api.NewError(api.CodeNotAssigned, "no address is assigned to this attachment", "")
 	case errors.Is(err, reconcile.ErrSuperseded):

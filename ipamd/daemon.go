@@ -61,7 +61,7 @@ func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error 
 	if err != nil {
 		return err
 	}
-	d.lock = held
+	d.lock, d.figures.lock = held, held
 	return d.run(ctx)
 }
 
@@ -164,6 +164,7 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() error { return named("reconcile", d.loop.Run(work)) })
 	group.Go(func() error { return named("watch the kernel", d.host.Run(work)) })
 	group.Go(func() error { return named("annotate", d.annotation.run(work)) })
+	group.Go(func() error { return d.keepLock(serving) })
 	group.Go(func() error { return d.pending.run(serving) })
 	group.Go(func() error { return d.keepConflist(serving) })
 	group.Go(func() error { return d.announce(serving) })
@@ -187,13 +188,13 @@ func (d *daemon) serve(ctx context.Context) error {
 	collect, cancel := context.WithTimeout(ctx, collectTimeout)
 	d.pending.collect(collect)
 	cancel()
-	listener, err := api.Listen(d.settings.Socket)
-	if err != nil {
-		return err
+	listener := d.listen(ctx)
+	if listener == nil {
+		return nil
 	}
 	close(d.listening)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return named("serve plugins", d.server.Serve(ctx, listener)) })
-	group.Go(func() error { return d.keepPaths(ctx, listener) })
+	group.Go(func() error { d.keepSocket(ctx, listener); return nil })
 	return group.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"syscall"
 	"time"
 
@@ -14,19 +15,29 @@ import (
 // removed lock is back, a second daemon could start.
 const keepInterval = time.Second
 
-// keepPaths makes the socket and the lock file again where somebody removed them (a cleaner of /run, say) while the daemon
-// lives. Its error says that another daemon has the node now.
-func (d *daemon) keepPaths(ctx context.Context, listener *api.Listener) error {
+// complaints says what is wrong once, not at every look.
+type complaints struct {
+	log  *slog.Logger
+	said string
+}
+
+func (c *complaints) say(msg string, err error, args ...any) {
+	if trouble := text(err); trouble != c.said {
+		c.said = trouble
+		if err != nil {
+			c.log.Error(msg, append([]any{"err", err}, args...)...)
+		}
+	}
+}
+
+// keepLock makes the lock file again where somebody removed it (a cleaner of /run, say) or where the folder could not be
+// written before. Its error says that another daemon has the node now.
+func (d *daemon) keepLock(ctx context.Context) error {
 	tick := time.NewTicker(keepInterval)
 	defer tick.Stop()
-	said := map[string]string{}
-	complain := func(msg string, err error) { // once, not at every tick
-		if trouble := text(err); trouble != said[msg] {
-			said[msg] = trouble
-			if err != nil {
-				d.log.Error(msg, "err", err)
-			}
-		}
+	trouble := complaints{log: d.log}
+	if d.lock.problem() != "" {
+		trouble.say("state folder cannot be used", errors.New(d.lock.problem()), "folder", d.settings.StateDir, "advice", stateAdvice)
 	}
 	for {
 		select {
@@ -38,15 +49,54 @@ func (d *daemon) keepPaths(ctx context.Context, listener *api.Listener) error {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			return fmt.Errorf("another daemon of this node has started: %w", err)
 		}
-		complain("a second daemon would not be kept out", err)
+		trouble.say("state folder cannot be used", err, "folder", d.settings.StateDir, "advice", stateAdvice)
 		if restored {
-			d.log.Warn("lock file was removed and is made again", "file", d.lock.path)
+			d.log.Warn("lock file was missing and is made again", "file", d.lock.path)
 		}
-		restored, err = listener.Restore()
+	}
+}
+
+// stateAdvice is for whoever reads that the state cannot be saved.
+const stateAdvice = "make the state folder (VPC_CNI_STATE_DIR) writable, or make room on its file system; the daemon keeps trying, " +
+	"running pods are not affected, and no pod can start before"
+
+// listen makes the socket. Whatever is in the way (a folder that cannot be written, another server) is complained of and
+// tried again: a daemon that ended would do nothing better. Without an error and a listener, ctx has ended.
+func (d *daemon) listen(ctx context.Context) *api.Listener {
+	tick := time.NewTicker(keepInterval)
+	defer tick.Stop()
+	trouble := complaints{log: d.log}
+	for {
+		listener, err := api.Listen(d.settings.Socket)
+		if err == nil {
+			return listener
+		}
+		trouble.say("plugins cannot reach this daemon", err, "socket", d.settings.Socket,
+			"advice", "make the socket's folder (VPC_CNI_SOCKET) writable, and remove what is in its way; pods that run are not affected")
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// keepSocket makes the socket again where somebody removed it while the daemon lives.
+func (d *daemon) keepSocket(ctx context.Context, listener *api.Listener) {
+	tick := time.NewTicker(keepInterval)
+	defer tick.Stop()
+	trouble := complaints{log: d.log}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		restored, err := listener.Restore()
 		if restored {
 			d.log.Warn("socket file was removed and is made again", "file", d.settings.Socket)
 		}
-		complain("plugins cannot reach this daemon", err)
+		trouble.say("plugins cannot reach this daemon", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -96,19 +97,23 @@ func TestAWaitingDaemonCanBeToldToEnd(t *testing.T) {
 	}
 }
 
-// A cleaner of /run removes the file, not the lock: without a look at the path two daemons would run.
+// A cleaner of /run removes the file, not the lock.
 func TestARemovedLockFileIsMadeAgainAndStillLocks(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state")
 	first, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { first.release() }()
+	defer first.release()
 	if restored, err := first.restore(); restored || err != nil {
 		t.Errorf("nothing is wrong: %v %v", restored, err)
 	}
 	if err := os.RemoveAll(folder); err != nil {
 		t.Fatal(err)
+	}
+	second := &nodeLock{path: first.path}
+	if err := second.take(); !errors.Is(err, syscall.EWOULDBLOCK) { // before the first one looks
+		t.Errorf("without the file a second daemon gets %v", err)
 	}
 	if restored, err := first.restore(); !restored || err != nil {
 		t.Fatalf("restored %v, %v", restored, err)
@@ -116,16 +121,92 @@ func TestARemovedLockFileIsMadeAgainAndStillLocks(t *testing.T) {
 	if _, err := tryLock(first.path); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("a second daemon gets %v", err)
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		t.Fatal(err)
-	}
-	second, err := tryLock(first.path) // before the first one looks
+}
+
+// A daemon that knows no names made the file while it was missing.
+func TestOfTwoDaemonsTheOneWithoutTheFileEnds(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "state")
+	first, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer second.release()
+	defer first.release()
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	other, err := tryLock(first.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
 	if _, err := first.restore(); !errors.Is(err, syscall.EWOULDBLOCK) {
-		t.Errorf("the first one goes on beside it: %v", err)
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+// A name is anybody's to take who may run in the node's namespace.
+func TestAStrangerWithTheNameStopsNobody(t *testing.T) {
+	stranger, err := net.ListenUnix("unix", &net.UnixAddr{Name: lockName, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	first := &nodeLock{path: filepath.Join(folder, lockFile), asked: time.Now(), stranger: true} // as the kernel says of another user's
+	if err := first.take(); err != nil || first.name != nil {
+		t.Fatalf("it gets %v", err)
+	}
+	defer first.release()
+	second := &nodeLock{path: first.path, asked: time.Now(), stranger: true}
+	if err := second.take(); !errors.Is(err, syscall.EWOULDBLOCK) {
+		t.Errorf("a second daemon gets %v", err)
+	}
+	if err := stranger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.restore(); err != nil || first.name == nil {
+		t.Errorf("the name is free, and not taken: %v", err)
+	}
+}
+
+// With neither a name nor a file nothing would keep a second daemon out.
+func TestWithoutNameAndFileADaemonWaits(t *testing.T) {
+	stranger, err := net.ListenUnix("unix", &net.UnixAddr{Name: lockName, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	file := filepath.Join(t.TempDir(), "x")
+	if err := os.Symlink("nowhere/at/all", file); err != nil {
+		t.Fatal(err)
+	}
+	l := &nodeLock{path: filepath.Join(file, lockFile), asked: time.Now(), stranger: true}
+	if err := l.take(); err == nil {
+		t.Error("it has a lock")
+	}
+}
+
+func TestAFileInTheFoldersPlaceIsMovedAside(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "state")
+	for range 2 { // an earlier one that was put aside is not in the way
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(folder, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l, err := lock(t.Context(), folder, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if problem := l.problem(); problem != "" {
+			t.Error(problem)
+		}
+		l.release()
+	}
+	for _, aside := range []string{".unreadable", ".unreadable-2"} {
+		if text, err := os.ReadFile(folder + aside); err != nil || string(text) != "x" {
+			t.Errorf("%s: %q, %v", aside, text, err)
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type figures struct {
 	loop    *reconcile.Loop
 	maxENI  int // MAX_ENI; 0 or less: the instance type's limit
 	pending func() int
+	lock    *nodeLock
 }
 
 func (f *figures) read() (introspect.Figures, bool) {
@@ -38,6 +39,9 @@ func (f *figures) read() (introspect.Figures, bool) {
 	figures.Waiting = len(status.Waiting)
 	figures.AnnotationsOwned = len(status.Pool.Records)
 	figures.AnnotationsPending = f.pending()
+	figures.StateTrouble = map[string]bool{
+		"load": status.Errors.Load != "", "save": status.Errors.Save != "", "lock": f.lock.problem() != "",
+	}
 	return figures, true
 }
 
@@ -77,6 +81,7 @@ func count(view pool.View, maxENI int) introspect.Figures {
 // statusPage is /v1/status.
 type statusPage struct {
 	reconcile.Status
+	LockError   string `json:",omitempty"` // why there is no lock file
 	Annotations annotationPage
 	Kernel      []string // what the kernel holds of ours, as lines of text
 	KernelError string   `json:",omitempty"`
@@ -93,7 +98,7 @@ func (d *daemon) statusPage(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := statusPage{Status: status, Annotations: annotationPage{
+	page := statusPage{Status: status, LockError: d.lock.problem(), Annotations: annotationPage{
 		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Pending: d.annotation.pending(),
 	}}
 	dump, err := d.host.Dump(ctx)

@@ -131,7 +131,7 @@ func TestServeNamesTheAddressThatIsTaken(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1}
+	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1, StateTrouble: map[string]bool{"save": true, "load": false}}
 	known := true
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry, func() (Figures, bool) { return figures, known })
@@ -168,8 +168,12 @@ vpccni_annotations_owned 2
 # HELP vpccni_annotations_pending annotations whose wish the API server has not answered yet
 # TYPE vpccni_annotations_pending gauge
 vpccni_annotations_pending 1
+# HELP vpccni_state_trouble 1 while something is wrong with the state folder, by kind: load (this life began without the last one's state), save (no pod can start), lock (there is no lock file)
+# TYPE vpccni_state_trouble gauge
+vpccni_state_trouble{kind="load"} 0
+vpccni_state_trouble{kind="save"} 1
 `
-	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending"}
+	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending", "vpccni_state_trouble"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

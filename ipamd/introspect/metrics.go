@@ -16,6 +16,7 @@ type Figures struct {
 	Cooling, Waiting      int            // addresses that may not be used again yet; pods that wait for an address
 	AnnotationsOwned      int
 	AnnotationsPending    int
+	StateTrouble          map[string]bool // by kind: "load", "save", "lock"
 }
 
 // Metrics is every metric of the daemon. Methods may be called from any goroutine.

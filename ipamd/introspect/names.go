@@ -34,6 +34,7 @@ var (
 	addSeconds      = metric{"vpccni_add_seconds", "histogram", nil, "seconds from a request for an address to its answer"}
 	annotateOwned   = metric{"vpccni_annotations_owned", "gauge", nil, "pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed"}
 	annotatePending = metric{"vpccni_annotations_pending", "gauge", nil, "annotations whose wish the API server has not answered yet"}
+	stateTrouble    = metric{"vpccni_state_trouble", "gauge", []string{"kind"}, "1 while something is wrong with the state folder, by kind: load (this life began without the last one's state), save (no pod can start), lock (there is no lock file)"}
 
 	annotationRequests = metric{"vpccni_annotation_requests_total", "counter", []string{"operation", "reason"}, "requests about annotations: set, clear, remove, read; reason is ok or why not"}
 	annotationSeconds  = metric{"vpccni_annotation_request_seconds", "histogram", []string{"operation"}, "seconds of requests about annotations"}
@@ -44,7 +45,7 @@ func metrics() []metric {
 	return []metric{
 		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
-		annotateOwned, annotatePending, annotationRequests, annotationSeconds, annotationWritten,
+		annotateOwned, annotatePending, stateTrouble, annotationRequests, annotationSeconds, annotationWritten,
 	}
 }
 
@@ -93,4 +94,11 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	show(waitingPods, f.Waiting)
 	show(annotateOwned, f.AnnotationsOwned)
 	show(annotatePending, f.AnnotationsPending)
+	for kind, wrong := range f.StateTrouble {
+		value := 0
+		if wrong {
+			value = 1
+		}
+		show(stateTrouble, value, kind)
+	}
 }
