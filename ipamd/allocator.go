@@ -69,19 +69,21 @@ func (a *allocator) Abort(attachment api.Attachment) {
 
 // Release implements api.Allocator.
 func (a *allocator) Release(ctx context.Context, request api.ReleaseRequest) error {
-	return a.release(ctx, request.Attachment, "del")
+	return a.release(ctx, request, "del")
 }
 
-func (a *allocator) release(ctx context.Context, attachment api.Attachment, reason string) error {
-	a.answers.forget(attachment.ContainerID)
-	_, held, err := a.loop.Release(ctx, keyOf(attachment))
+func (a *allocator) release(ctx context.Context, request api.ReleaseRequest, reason string) error {
+	a.answers.forget(request.ContainerID)
+	key, pod := keyOf(request.Attachment), pool.Pod(request.Pod)
+	_, held, err := a.loop.Release(ctx, key)
 	if err != nil {
 		return refusal(err)
 	}
 	if held {
 		a.metrics.Deleted(reason)
+		return nil
 	}
-	return nil
+	return a.loop.Departed(ctx, key, pod, hostVeth(a.vethPrefix, key, pod)) // unknown: perhaps its record was lost
 }
 
 // Check implements api.Auditor.

@@ -51,7 +51,7 @@ func (p *pending) settle(ctx context.Context, record api.PendingDel) error {
 	case lease.Assignment.Since.After(record.At):
 		return api.RemovePending(p.socket, record.Attachment)
 	}
-	if err := p.allocator.release(ctx, record.Attachment, "pending"); err != nil {
+	if err := p.allocator.release(ctx, record.ReleaseRequest, "pending"); err != nil {
 		return err
 	}
 	return api.RemovePending(p.socket, record.Attachment)

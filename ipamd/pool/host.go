@@ -60,13 +60,14 @@ type Ended struct {
 // FoldHost takes what the kernel was seen to hold, and gives the allocations that this ends, by address.
 func (p *Pool) FoldHost(report HostReport, at HostReading) []Ended {
 	p.foldReported(report, at)
-	routes := make(map[netip.Addr]bool, len(report.Pods))
+	routes := make(map[netip.Addr]string, len(report.Pods))
 	for _, pod := range report.Pods {
-		routes[pod.Addr] = true
+		routes[pod.Addr] = pod.Link
 	}
 	var ended []Ended
 	for _, a := range p.holdings() {
-		why := p.evidence(a, routes[a.addr], at)
+		_, route := routes[a.addr]
+		why := p.evidence(a, route, at)
 		if why == "" {
 			continue
 		}
@@ -78,6 +79,7 @@ func (p *Pool) FoldHost(report HostReport, at HostReading) []Ended {
 		}
 	}
 	p.foldOccupied(routes, at)
+	p.foldDeparted(at)
 	p.hostSeen = true
 	return ended
 }
@@ -148,7 +150,7 @@ func (p *Pool) replaced(h *holding, before time.Time) bool {
 
 // foldOccupied marks the addresses on which a pod is seen that no allocation speaks of (a lost state file). When such a pod
 // goes, its address rests like any other. A report that began before an address was released says nothing about it.
-func (p *Pool) foldOccupied(routes map[netip.Addr]bool, at HostReading) {
+func (p *Pool) foldOccupied(routes map[netip.Addr]string, at HostReading) {
 	for addr := range routes {
 		if p.addrs[addr] == nil {
 			p.addrs[addr] = &address{addr: addr}
@@ -158,17 +160,22 @@ func (p *Pool) foldOccupied(routes map[netip.Addr]bool, at HostReading) {
 		if a.holder == nil && at.Began.Before(a.ended) {
 			continue
 		}
-		seen := routes[addr] && a.holder == nil
+		link, route := routes[addr]
+		seen := route && a.holder == nil
 		if a.occupied && !seen && a.holder == nil {
 			p.rest(a, a.last, at.Now)
 		}
-		a.occupied, a.ended = seen, time.Time{}
+		a.occupied, a.link, a.ended = seen, link, time.Time{}
 	}
 }
 
 // NeedHost tells whether an address waits for nothing but the kernel to be read again: one that was released since the last
 // report began is not given out before a report has not seen its route. During its cooldown the next audit is early enough.
+// And whether a sandbox without a record has departed.
 func (p *Pool) NeedHost(now time.Time) bool {
+	if len(p.departed) > 0 {
+		return true
+	}
 	for _, a := range p.addrs {
 		if a.holder == nil && !a.ended.IsZero() && !a.until.After(now) {
 			return true

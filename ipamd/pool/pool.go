@@ -40,6 +40,8 @@ type Pool struct {
 	create *pendingCreate
 	tokens int
 
+	departed []departure // deletions of sandboxes without a record, until the kernel is read again
+
 	learnedENIs int // ENI limit that EC2 taught; believed while the block limitENIs lasts
 	denial      denial
 
@@ -71,6 +73,7 @@ type address struct {
 	leaving  time.Time // an unassignment is under way, or may be
 	confirm  bool      // the kernel has it
 	occupied bool      // the last host report shows a pod on it
+	link     string    // host veth of that pod
 	ended    time.Time // released, and no host report that began since has shown that its route is gone; else zero
 	holder   *holding
 	last     Pod       // whose it was

@@ -183,6 +183,15 @@ func (l *Loop) Release(ctx context.Context, key pool.Key) (pool.Assignment, bool
 	return was, found, nil
 }
 
+// Departed tells that a sandbox that Release did not know was deleted; link is the host veth that its pod's sandboxes have. A
+// pod that runs without a record ends by it. Error: ErrStopped.
+func (l *Loop) Departed(ctx context.Context, key pool.Key, pod pool.Pod, link string) error {
+	return l.change(ctx, func(reply chan<- error) {
+		l.pool.Departed(pod, key.Sandbox, link, l.cfg.Clock())
+		reply <- nil
+	})
+}
+
 // GC takes back every done assignment of the network that is not valid any more, and tells which. The caller must have made
 // sure that the list of valid ones was really given.
 func (l *Loop) GC(ctx context.Context, network string, valid []pool.Key) ([]pool.Key, error) {

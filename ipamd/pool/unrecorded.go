@@ -1,0 +1,57 @@
+package pool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// departure is the deletion of a sandbox that has no record, but whose pod's veth was seen on an address.
+type departure struct {
+	Owner
+	at time.Time
+}
+
+// Departed tells that a sandbox without a record (a lost state file) was deleted; link is the host veth that sandboxes of its
+// pod have. If a pod is seen on an address by that link, the kernel is to be read again: see NeedHost. Only when the route is
+// gone then was it this sandbox's and not that of a newer one of the pod; the address is free, and its annotation is cleared.
+func (p *Pool) Departed(pod Pod, sandbox, link string, now time.Time) {
+	if link == "" || p.departing(sandbox) {
+		return
+	}
+	for addr, a := range p.addrs {
+		if a.occupied && a.link == link {
+			p.departed = append(p.departed, departure{Owner{Pod: pod, Sandbox: sandbox, Addr: addr}, now})
+		}
+	}
+	slices.SortFunc(p.departed, func(a, b departure) int { return cmp.Or(a.at.Compare(b.at), a.Addr.Compare(b.Addr)) })
+}
+
+func (p *Pool) departing(sandbox string) bool {
+	return slices.ContainsFunc(p.departed, func(d departure) bool { return d.Sandbox == sandbox })
+}
+
+// foldDeparted ends the departures that a report speaks of, after foldOccupied.
+func (p *Pool) foldDeparted(at HostReading) {
+	p.departed = slices.DeleteFunc(p.departed, func(d departure) bool {
+		if d.at.After(at.Began) {
+			return false // the report may have been made before the veth went
+		}
+		if a := p.addrs[d.Addr]; a == nil || !a.occupied && a.holder == nil {
+			p.part(d, at.Now)
+		}
+		return true
+	})
+}
+
+// part gives a sandbox that is gone what a record would have given it: the pod is remembered as the address's last, and what
+// may have been written on it by an earlier life is cleared. Without a UID the clear could meet another pod of the name.
+func (p *Pool) part(d departure, now time.Time) {
+	if a := p.addrs[d.Addr]; a != nil {
+		p.rest(a, d.Pod, now)
+	}
+	if d.Pod.UID == "" || !p.set.Annotate || len(p.set.Keys) == 0 || p.records[d.Owner] != nil || p.runs(d.Pod) {
+		return
+	}
+	p.put(&Annotation{Owner: d.Owner, Keys: slices.Clone(p.set.Keys), Wish: WishEmpty, Since: now})
+}
