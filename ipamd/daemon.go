@@ -19,6 +19,7 @@ import (
 	"github.com/vpc-cni/vpc-cni/ipamd/cloud"
 	"github.com/vpc-cni/vpc-cni/ipamd/config"
 	"github.com/vpc-cni/vpc-cni/ipamd/hostnet"
+	"github.com/vpc-cni/vpc-cni/ipamd/install"
 	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
@@ -103,7 +104,11 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 			BootID: bootID, Seed: rand.Uint64(),
 		},
 		Cloud: ec2, Host: d.host,
-		Store:     store.New(store.OS{}, filepath.Join(settings.StateDir, stateFile)),
+		Store: recovery{
+			Store:      store.New(store.OS{}, filepath.Join(settings.StateDir, stateFile)),
+			results:    store.Results{Dir: settings.CacheDir, Network: install.NetworkName},
+			vethPrefix: settings.VethPrefix, bootID: bootID, log: log.With("part", "store"),
+		},
 		Annotator: d.annotation.annotator(),
 		Logger:    log.With("part", "reconcile"),
 		Seam:      counted(d.metrics),

@@ -45,6 +45,7 @@ type Settings struct {
 	StateDir string // the allocations
 	ConfDir  string // where the runtime looks for CNI configurations
 	BinDir   string // where the runtime looks for plugins
+	CacheDir string // where the runtime keeps plugins' results
 
 	// Logs and what is served.
 	LogLevel             slog.Level

@@ -20,8 +20,9 @@ const (
 	FileName = "10-aws.conflist"
 	// PluginName is the plugin's file name in the runtime's plugin folder, and its "type".
 	PluginName = "aws-cni"
+	// NetworkName is the configuration's "name", a part of every attachment's key.
+	NetworkName = "aws-cni"
 
-	networkName = "aws-cni"
 	portMapName = "portmap"
 	// cniVersion stays the incumbent's: 1.0.0 was tried there and taken back, and older runtimes refuse newer ones.
 	cniVersion = "0.4.0"
@@ -61,7 +62,7 @@ func (c Conflist) Text() ([]byte, error) {
 		snat := true
 		plugins = append(plugins, plugin{Type: portMapName, Capabilities: map[string]bool{"portMappings": true}, SNAT: &snat})
 	}
-	text, err := json.MarshalIndent(network{CNIVersion: cniVersion, Name: networkName, Plugins: plugins}, "", "  ")
+	text, err := json.MarshalIndent(network{CNIVersion: cniVersion, Name: NetworkName, Plugins: plugins}, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("encode network configuration: %w", err)
 	}

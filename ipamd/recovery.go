@@ -1,0 +1,66 @@
+package ipamd
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
+	"github.com/vpc-cni/vpc-cni/ipamd/store"
+)
+
+// recovery is the state file, and what is known without it. Where it is missing or unreadable while pods run, their
+// assignments are made again from the results that the runtime keeps. A pod whose result is not there either keeps its
+// address all the same, by its route in the kernel; only its annotation and its place in CHECK and GC are lost.
+type recovery struct {
+	*store.Store
+	results    store.Results
+	vethPrefix string
+	bootID     string
+	log        *slog.Logger
+}
+
+// Load implements reconcile.Store. What it makes again is not done: the first report of the kernel has to show each route.
+func (r recovery) Load() (pool.Snapshot, bool, error) {
+	snapshot, found, err := r.Store.Load()
+	if found {
+		return snapshot, found, err
+	}
+	links, unlisted := r.podLinks()
+	if unlisted != nil || len(links) == 0 { // no pod runs: the node was booted, or is new
+		return pool.Snapshot{}, false, errors.Join(err, unlisted)
+	}
+	if err == nil {
+		err = fmt.Errorf("state file %s is missing, and %d pods run: they keep their addresses, which are seen in the kernel", r.Path(), len(links))
+	}
+	known, unread := r.results.Assignments()
+	if unread != nil {
+		r.log.Warn("runtime's results not all readable", "folder", r.results.Dir, "err", unread)
+	}
+	snapshot = pool.Snapshot{BootID: r.bootID}
+	for _, a := range known {
+		if link := hostVeth(r.vethPrefix, a.Key, a.Pod); links[link] { // else an earlier boot's
+			snapshot.Assignments = append(snapshot.Assignments, a)
+		}
+	}
+	r.log.Warn("state made again from the runtime's results", "pods", len(links), "found", len(snapshot.Assignments), "folder", r.results.Dir)
+	return snapshot, true, err
+}
+
+// podLinks gives the names of the links that look like the host's end of a pod's veth.
+func (r recovery) podLinks() (map[string]bool, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	ours := regexp.MustCompile(fmt.Sprintf("^%s[0-9a-f]{%d}$", regexp.QuoteMeta(r.vethPrefix), vethHash))
+	links := map[string]bool{}
+	for _, link := range all {
+		if ours.MatchString(link.Name) {
+			links[link.Name] = true
+		}
+	}
+	return links, nil
+}
