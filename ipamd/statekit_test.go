@@ -66,6 +66,21 @@ func (w *world) assigned(n string) {
 	w.shows("metrics.sock", "/metrics", "awscni_assigned_ip_addresses "+n+"\n")
 }
 
+// audits is the longest time that two audits take, the first of which was at the daemon's start.
+const audits = 45 * time.Second
+
+// audited waits for what ends by the evidence of two audits.
+func (w *world) audited(what string, met func() bool) {
+	w.t.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(audits); !met(); <-tick.C {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s: not within %s", what, audits)
+		}
+	}
+}
+
 // within fails the test if f takes longer.
 func (w *world) within(limit time.Duration, what string, f func()) {
 	w.t.Helper()

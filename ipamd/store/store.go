@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"syscall"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
@@ -122,9 +123,9 @@ func (s *Store) cleared(path string, step func() error) error {
 	return step()
 }
 
-// drop removes a half-written file: on a full disk it would keep the next try from succeeding.
+// drop removes a half-written file: on a full disk it would keep the next try from succeeding. A read-only one has none.
 func (s *Store) drop(temp string) error {
-	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.fs.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EROFS) {
 		return fmt.Errorf("remove half-written state file: %w", err)
 	}
 	return nil

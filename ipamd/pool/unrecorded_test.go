@@ -1,0 +1,87 @@
+package pool
+
+import (
+	"testing"
+	"time"
+)
+
+// unrecorded is a pool without a record of the pod that is seen on the address that it gives.
+func unrecorded(t *testing.T) (*world, PodRoute) {
+	w := newWorld(t, Settings{Annotate: true, Keys: []string{"a/b"}, Cooldown: time.Minute})
+	e := w.eni("eni-1", 1, 2)
+	seen := PodRoute{Addr: e.Secondary[0], Link: "eni-of-web"}
+	w.pods = []PodRoute{seen}
+	w.sync()
+	return w, seen
+}
+
+func TestDepartureOfAnUnrecordedPodFreesItsAddressAndClearsItsAnnotation(t *testing.T) {
+	w, seen := unrecorded(t)
+	w.p.Departed(pod("web"), "s1", seen.Link, w.now)
+	w.p.Departed(pod("web"), "s1", seen.Link, w.now) // runtimes say it twice
+	if !w.p.NeedHost(w.now) {
+		t.Fatal("the kernel is not to be read")
+	}
+	w.pods = nil
+	w.kernel(false)
+	if got := w.condition(seen.Addr); got != Resting || w.p.NeedHost(w.now) {
+		t.Errorf("the address is %s, kernel to be read: %v", got, w.p.NeedHost(w.now))
+	}
+	want := Owner{Pod: pod("web"), Sandbox: "s1", Addr: seen.Addr}
+	if list := w.p.Submissions(); len(list) != 1 || list[0].Owner != want || list[0].Wish != WishEmpty || len(list[0].Keys) != 1 {
+		t.Errorf("submitted: %+v", list)
+	}
+	w.pass(2 * time.Minute)
+	if got := w.condition(seen.Addr); got != Clearing {
+		t.Errorf("while the clear is pending the address is %s", got)
+	}
+	w.p.Answer(Answer{Owner: want, Wish: WishEmpty, Verdict: VerdictDone})
+	if got := w.condition(seen.Addr); got != Free {
+		t.Errorf("then it is %s", got)
+	}
+}
+
+// A late DEL of the older of two unrecorded sandboxes: the link is the newer one's.
+func TestDepartureWhileTheLinkStandsIsOfAnOlderSandbox(t *testing.T) {
+	w, seen := unrecorded(t)
+	w.p.Departed(pod("web"), "older", seen.Link, w.now)
+	w.kernel(false)
+	w.pods = nil
+	w.kernel(false)
+	if list := w.p.Submissions(); len(list) != 0 {
+		t.Errorf("submitted: %+v", list)
+	}
+}
+
+func TestReportThatBeganBeforeADepartureSaysNothingOfIt(t *testing.T) {
+	w, seen := unrecorded(t)
+	began := w.now
+	w.pass(time.Second)
+	w.p.Departed(pod("web"), "s1", seen.Link, w.now)
+	w.p.FoldHost(HostReport{Pods: w.pods}, HostReading{Began: began, Now: w.now})
+	if !w.p.NeedHost(w.now) {
+		t.Error("the kernel need not be read again")
+	}
+}
+
+func TestDepartureOfWhatNobodySawAsksForNothing(t *testing.T) {
+	w, _ := unrecorded(t)
+	w.p.Departed(pod("other"), "s2", "eni-of-other", w.now)
+	w.p.Departed(pod("other"), "s2", "", w.now)
+	if w.p.NeedHost(w.now) {
+		t.Error("the kernel is to be read")
+	}
+}
+
+// The same pod object runs again by the time its unrecorded sandbox is gone: its annotation is the new sandbox's.
+func TestDepartureOfAPodThatRunsAgainClearsNothing(t *testing.T) {
+	w, seen := unrecorded(t)
+	w.run("s2", "web")
+	w.p.Submissions()
+	w.p.Departed(pod("web"), "s1", seen.Link, w.now)
+	w.pods = w.pods[1:]
+	w.kernel(false)
+	if list := w.p.Submissions(); len(list) != 0 {
+		t.Errorf("submitted: %+v", list)
+	}
+}
