@@ -3,7 +3,10 @@ package ipamd_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -37,4 +40,15 @@ func (o other) wait(w *world) error {
 		w.t.Fatal("it does not end")
 		return nil
 	}
+}
+
+// freeze stops a process and waits until the kernel has done so.
+func (w *world) freeze(process *os.Process) {
+	w.t.Helper()
+	w.check(process.Signal(syscall.SIGSTOP))
+	w.await("the process is frozen", func() bool {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(process.Pid), "status"))
+		w.check(err)
+		return strings.Contains(string(text), "State:\tT")
+	})
 }

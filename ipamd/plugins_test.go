@@ -7,7 +7,23 @@ import (
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 
-// What a plugin does, step by step, so that it can be stopped between any two of them. ask is the first step.
+// What a plugin does, step by step, so that it can be stopped between any two of them.
+
+// begin is the first: the plugin is given an address and a recipe.
+func (w *world) begin(p *pod) (*api.Client, api.Attachment, api.PodNetwork) {
+	w.t.Helper()
+	client, err := api.Dial(w.t.Context(), w.socket())
+	w.check(err)
+	w.t.Cleanup(func() { _ = client.Close() })
+	key := api.Attachment{Network: "aws-cni", ContainerID: p.conf.ContainerID, IfName: "eth0"}
+	args := p.conf.Args
+	recipe, err := client.Assign(w.t.Context(), api.AssignRequest{
+		Attachment: key, Pod: api.Pod{Namespace: args[1][1], Name: args[2][1], UID: args[4][1]},
+		NetNS: p.conf.NetNS, DeadlineMS: patience.Milliseconds(),
+	})
+	w.check(err)
+	return client, key, recipe
+}
 
 // build is the plugin's kernel work.
 func (w *world) build(p *pod, recipe api.PodNetwork) {

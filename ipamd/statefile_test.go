@@ -182,7 +182,7 @@ func TestInterruptedADDWhoseRecordIsLostCannotFinish(t *testing.T) {
 			w := newStateWorld(t, true)
 			w.start()
 			late := w.sandbox("late")
-			client, key, recipe := w.ask(late)
+			client, key, recipe := w.begin(late)
 			if built {
 				w.build(late, recipe)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/vpc-cni/vpc-cni/e2e/kubetest"
 	"github.com/vpc-cni/vpc-cni/fakeec2/dataplane"
 	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(daemonVar) != "" {
 		os.Exit(runDaemon())
 	}
-	netlab.Main(m)
+	kubetest.Main(m)
 }
 
 func runDaemon() int {
@@ -95,6 +96,11 @@ var buildPlugin = sync.OnceValues(func() (string, error) {
 // the daemon, which is not started yet.
 func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
+	return newWorldOf(t, vpc.InstanceType{Name: "toy", ENIs: 2, IPv4: 3}, settings...)
+}
+
+func newWorldOf(t *testing.T, kind vpc.InstanceType, settings ...string) *world {
+	t.Helper()
 	bin, err := buildPlugin()
 	if err != nil {
 		t.Fatal(err)
@@ -107,9 +113,9 @@ func newWorld(t *testing.T, settings ...string) *world {
 	w := &world{t: t, dir: dir, bin: bin, faults: &fault.Table{}}
 	w.model = vpc.New(vpc.Options{
 		Seed: 7, AttachDelay: 100 * time.Millisecond, LinkDelay: 300 * time.Millisecond, DetachDelay: 300 * time.Millisecond, IMDSLag: -1,
-		Types: []vpc.InstanceType{{Name: "toy", ENIs: 2, IPv4: 3}},
+		Types: []vpc.InstanceType{kind},
 	})
-	w.furnish()
+	w.furnish(kind.Name)
 	w.drive()
 	w.runtime = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(dir, "cache"), nil)
 	w.env = append([]string{
@@ -128,7 +134,7 @@ func newWorld(t *testing.T, settings ...string) *world {
 // ec2Addr is the EC2 endpoint, a service address of the VPC that the node reaches by its primary ENI.
 const ec2Addr = "10.0.255.20"
 
-func (w *world) furnish() {
+func (w *world) furnish(kind string) {
 	w.t.Helper()
 	network, err := w.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
 	w.check(err)
@@ -137,7 +143,7 @@ func (w *world) furnish() {
 	services, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.255.0/24")})
 	w.check(err)
 	w.check(w.model.AddService(vpc.Service{Name: "ec2", Addr: netip.MustParseAddr(ec2Addr), SubnetID: services.ID}))
-	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: "toy", SubnetID: nodes.ID, Name: "node-1"})
+	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: kind, SubnetID: nodes.ID, Name: "node-1"})
 	w.check(err)
 }
 
