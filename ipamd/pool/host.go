@@ -173,8 +173,10 @@ func (p *Pool) foldOccupied(routes map[netip.Addr]string, at HostReading) {
 // report began is not given out before a report has not seen its route. During its cooldown the next audit is early enough.
 // And whether a sandbox without a record has departed.
 func (p *Pool) NeedHost(now time.Time) bool {
-	if len(p.departed) > 0 {
-		return true
+	for _, d := range p.departed {
+		if !d.next.After(now) {
+			return true
+		}
 	}
 	for _, a := range p.addrs {
 		if a.holder == nil && !a.ended.IsZero() && !a.until.After(now) {

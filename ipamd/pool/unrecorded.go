@@ -6,10 +6,19 @@ import (
 	"time"
 )
 
+// How often the kernel is read again for a departure. A namespace that is gone takes its veth along a moment later
+// (net/core/net_namespace.c does it in a worker): 0.1 s as a rule, seconds on a busy node. What stands for longer is not the
+// departed sandbox's.
+const (
+	departFirst = 250 * time.Millisecond
+	departTries = 5 // 0, 0.25, 0.75, 1.75 and 3.75 s
+)
+
 // departure is the deletion of a sandbox that has no record, but whose pod's veth was seen on an address.
 type departure struct {
 	Owner
-	at time.Time
+	next  time.Time // the kernel is to be read then; reports that began before say nothing
+	tries int
 }
 
 // Departed tells that a sandbox without a record (a lost state file) was deleted; link is the host veth that sandboxes of its
@@ -21,10 +30,10 @@ func (p *Pool) Departed(pod Pod, sandbox, link string, now time.Time) {
 	}
 	for addr, a := range p.addrs {
 		if a.occupied && a.link == link {
-			p.departed = append(p.departed, departure{Owner{Pod: pod, Sandbox: sandbox, Addr: addr}, now})
+			p.departed = append(p.departed, departure{Owner: Owner{Pod: pod, Sandbox: sandbox, Addr: addr}, next: now})
 		}
 	}
-	slices.SortFunc(p.departed, func(a, b departure) int { return cmp.Or(a.at.Compare(b.at), a.Addr.Compare(b.Addr)) })
+	slices.SortFunc(p.departed, func(a, b departure) int { return cmp.Or(a.next.Compare(b.next), a.Addr.Compare(b.Addr)) })
 }
 
 func (p *Pool) departing(sandbox string) bool {
@@ -33,15 +42,23 @@ func (p *Pool) departing(sandbox string) bool {
 
 // foldDeparted ends the departures that a report speaks of, after foldOccupied.
 func (p *Pool) foldDeparted(at HostReading) {
-	p.departed = slices.DeleteFunc(p.departed, func(d departure) bool {
-		if d.at.After(at.Began) {
-			return false // the report may have been made before the veth went
-		}
-		if a := p.addrs[d.Addr]; a == nil || !a.occupied && a.holder == nil {
+	var still []departure
+	for _, d := range p.departed {
+		a := p.addrs[d.Addr]
+		switch {
+		case d.next.After(at.Began): // the report may have been made before the veth went
+		case a == nil || !a.occupied && a.holder == nil:
 			p.part(d, at.Now)
+			continue
+		default:
+			d.next = at.Now.Add(departFirst << d.tries)
+			if d.tries++; d.tries >= departTries || a.holder != nil {
+				continue
+			}
 		}
-		return true
-	})
+		still = append(still, d)
+	}
+	p.departed = still
 }
 
 // part gives a sandbox that is gone what a record would have given it: the pod is remembered as the address's last, and what

@@ -45,11 +45,41 @@ func TestDepartureOfAnUnrecordedPodFreesItsAddressAndClearsItsAnnotation(t *test
 func TestDepartureWhileTheLinkStandsIsOfAnOlderSandbox(t *testing.T) {
 	w, seen := unrecorded(t)
 	w.p.Departed(pod("web"), "older", seen.Link, w.now)
-	w.kernel(false)
+	asked := 0
+	for range 1000 {
+		if w.p.NeedHost(w.now) {
+			asked++
+			w.kernel(false)
+		}
+		w.pass(10 * time.Millisecond)
+	}
+	if asked != departTries {
+		t.Errorf("the kernel was read %d times", asked)
+	}
 	w.pods = nil
 	w.kernel(false)
 	if list := w.p.Submissions(); len(list) != 0 {
 		t.Errorf("submitted: %+v", list)
+	}
+}
+
+// The namespace was gone before DEL, and the kernel takes its time with the veth.
+func TestDepartureAheadOfTheVethsEnd(t *testing.T) {
+	w, seen := unrecorded(t)
+	w.p.Departed(pod("web"), "s1", seen.Link, w.now)
+	w.kernel(false)
+	w.pods = nil
+	next, ok := w.p.NextWake(w.now)
+	if !ok || next.Sub(w.now) > time.Second || w.p.NeedHost(w.now) {
+		t.Fatalf("next look at %v, %v", next, ok)
+	}
+	w.now = next
+	if !w.p.NeedHost(w.now) {
+		t.Error("the kernel is not to be read again")
+	}
+	w.kernel(false)
+	if got := w.condition(seen.Addr); got != Resting || len(w.p.Submissions()) != 1 {
+		t.Errorf("the address is %s", got)
 	}
 }
 

@@ -117,6 +117,9 @@ func (p *Pool) NextWake(now time.Time) (time.Time, bool) {
 			at(e.absent.Add(linkPatience))
 		}
 	}
+	for _, d := range p.departed {
+		at(d.next)
+	}
 	if !p.surplus.since.IsZero() {
 		at(p.surplus.since.Add(p.set.SurplusAge))
 	}
