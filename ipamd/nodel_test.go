@@ -106,7 +106,10 @@ func TestDELThatNeverComesIsMadeUpForAtOnce(t *testing.T) {
 	a.del(late)
 	a.within(soon, "a late DEL", func() { a.assigned("2") })
 	a.reads("late", "")
-	a.steady(live, other)
+	for _, p := range []*pod{live, other} {
+		a.live(p)
+		a.reads(p.conf.Args[2][1], p.addr.String())
+	}
 }
 
 // The daemon is killed after the save of done and before its answer: the plugin undoes its work, and the runtime's DEL ends

@@ -85,7 +85,8 @@ func encode(snap pool.Snapshot) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func decode(data []byte) (pool.Snapshot, error) {
+// decode reads a document of any version that the steps lead from.
+func decode(data []byte, steps []step) (pool.Snapshot, error) {
 	var head struct {
 		Version *int `json:"version"`
 	}
@@ -95,7 +96,7 @@ func decode(data []byte) (pool.Snapshot, error) {
 	if head.Version == nil {
 		return pool.Snapshot{}, fmt.Errorf("decode state: no version")
 	}
-	data, err := migrate(data, *head.Version, steps())
+	data, err := migrate(data, *head.Version, steps)
 	if err != nil {
 		return pool.Snapshot{}, err
 	}

@@ -20,12 +20,13 @@ const mode fs.FileMode = 0o600
 
 // Store is one state file.
 type Store struct {
-	fs   FS
-	path string
+	fs    FS
+	path  string
+	steps []step // to the version that is written; tests make some up
 }
 
 // New makes a store of the file at path. Its folder is made when it is needed.
-func New(fsys FS, path string) *Store { return &Store{fs: fsys, path: path} }
+func New(fsys FS, path string) *Store { return &Store{fs: fsys, path: path, steps: steps()} }
 
 // Path is where the file is.
 func (s *Store) Path() string { return s.path }
@@ -59,7 +60,7 @@ func (s *Store) Load() (snapshot pool.Snapshot, found bool, err error) {
 		return pool.Snapshot{}, false, fmt.Errorf("read state file: %w", err)
 	}
 	if err == nil {
-		snapshot, err = decode(data)
+		snapshot, err = decode(data, s.steps)
 	}
 	if err == nil {
 		return snapshot, true, nil

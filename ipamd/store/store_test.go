@@ -195,7 +195,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"version":1}`))
 	f.Add([]byte(`{"version":1,"cooling":[{"address":"fe80::1%eth0"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		snap, err := decode(data)
+		snap, err := decode(data, steps())
 		if err != nil {
 			return
 		}
@@ -203,7 +203,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
-		back, err := decode(again)
+		back, err := decode(again, steps())
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
