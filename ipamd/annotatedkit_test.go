@@ -142,8 +142,7 @@ func (a *annotated) reads(name, want string) {
 // the kernel and the API, and nothing else's.
 func (a *annotated) steady(live ...*pod) {
 	a.t.Helper()
-	a.t.Logf("steady with %d pods", len(live))
-	a.audited("steady state", func() bool { return a.left(live) == "" })
+	a.audited("steady state", func() string { return a.left(live) })
 	for _, p := range live {
 		a.reaches(p, ec2Addr+":80")
 		a.reads(p.conf.Args[2][1], p.addr.String())

@@ -187,8 +187,12 @@ const asides = 9
 func makeFolder(folder string) error {
 	err := os.MkdirAll(folder, 0o755)
 	info, look := os.Lstat(folder)
-	if err == nil || look != nil || info.IsDir() || info.Mode()&fs.ModeSymlink != 0 {
+	if err == nil || look != nil || info.IsDir() {
 		return named("make state folder", err)
+	}
+	if info.Mode()&fs.ModeSymlink != 0 { // somebody meant something by it
+		target, _ := os.Readlink(folder)
+		return fmt.Errorf("make state folder, which is a link to %s: %w", target, err)
 	}
 	aside := folder + ".unreadable"
 	for n := 2; n <= asides; n++ {
@@ -236,7 +240,7 @@ func (l *nodeLock) restore() (restored bool, err error) {
 	next, err := tryLock(l.path)
 	if err != nil {
 		l.trouble = err
-		return false, fmt.Errorf("make lock file again: %w", err)
+		return false, err
 	}
 	if l.file != nil {
 		_ = l.file.Close()

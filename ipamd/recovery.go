@@ -45,7 +45,7 @@ func (r recovery) Load() (pool.Snapshot, bool, error) {
 			snapshot.Assignments = append(snapshot.Assignments, a)
 		}
 	}
-	r.log.Warn("state made again from the runtime's results", "pods", len(links), "found", len(snapshot.Assignments), "folder", r.results.Dir)
+	r.log.Warn("state made again from the kernel and the runtime's results", "pods", len(links), "found", len(snapshot.Assignments), "folder", r.results.Dir)
 	return snapshot, true, err
 }
 

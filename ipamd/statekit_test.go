@@ -69,14 +69,18 @@ func (w *world) assigned(n string) {
 // audits is the longest time that two audits take, the first of which was at the daemon's start.
 const audits = 45 * time.Second
 
-// audited waits for what ends by the evidence of two audits.
-func (w *world) audited(what string, met func() bool) {
+// audited waits for what ends by the evidence of two audits: until nothing is left to say.
+func (w *world) audited(what string, left func() string) {
 	w.t.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(audits); !met(); <-tick.C {
+	for deadline := time.Now().Add(audits); ; <-tick.C {
+		text := left()
+		if text == "" {
+			return
+		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: not within %s", what, audits)
+			w.t.Fatalf("%s: not within %s: %s", what, audits, text)
 		}
 	}
 }

@@ -14,8 +14,6 @@ import (
 // folderTrouble is a state folder that cannot be written, and how it heals.
 type folderTrouble struct {
 	begin, heal func(w *world)
-	lock        bool // there is no lock file either
-	early       bool // it can be there before the daemon has ever run
 }
 
 func folderTroubles() map[string]folderTrouble {
@@ -23,7 +21,6 @@ func folderTroubles() map[string]folderTrouble {
 		"read-only": {
 			begin: func(w *world) { w.mount(syscall.MS_BIND); w.remount(syscall.MS_RDONLY) },
 			heal:  func(w *world) { w.remount(0) },
-			lock:  true, early: true,
 		},
 		"no space": {
 			begin: func(w *world) {
@@ -36,8 +33,14 @@ func folderTroubles() map[string]folderTrouble {
 				}
 				_ = os.WriteFile(filepath.Join(w.stateDir(), "filler"), make([]byte, 1<<20), 0o600)
 			},
-			heal:  func(w *world) { w.check(os.Remove(filepath.Join(w.stateDir(), "filler"))) },
-			early: true,
+			heal: func(w *world) { w.check(os.Remove(filepath.Join(w.stateDir(), "filler"))) },
+		},
+		"a link to nowhere": {
+			begin: func(w *world) {
+				w.check(os.RemoveAll(w.stateDir()))
+				w.check(os.Symlink(filepath.Join(w.dir, "later"), w.stateDir()))
+			},
+			heal: func(w *world) { w.check(os.Mkdir(filepath.Join(w.dir, "later"), 0o755)) },
 		},
 	}
 }
@@ -75,11 +78,11 @@ func TestB15StateFolderThatCannotBeWritten(t *testing.T) {
 			w.startTroubled()
 			w.live(a)
 			w.refusesADD("d")
-			w.showsTrouble(trouble)
+			w.showsTrouble()
 
 			trouble.heal(w)
-			w.await("STATUS is well", func() bool { return w.statusCode() == 0 })
 			w.addSoon("e", a)
+			w.await("STATUS is well", func() bool { return w.statusCode() == 0 })
 			w.await("no trouble is shown", func() bool {
 				text := w.page("metrics.sock", "/metrics")
 				return strings.Contains(text, `vpccni_state_trouble{kind="save"} 0`) && strings.Contains(text, `vpccni_state_trouble{kind="lock"} 0`)
@@ -94,10 +97,10 @@ func TestB15StateFolderThatCannotBeWritten(t *testing.T) {
 			trouble.begin(w)
 			w.startTroubled()
 			w.refusesADD("a")
-			w.showsTrouble(trouble)
+			w.showsTrouble()
 			trouble.heal(w)
-			w.await("STATUS is well", func() bool { return w.statusCode() == 0 })
 			w.live(w.addSoon("b"))
+			w.await("STATUS is well", func() bool { return w.statusCode() == 0 })
 		})
 	}
 }
@@ -129,14 +132,14 @@ func (w *world) refusesADD(name string) {
 	w.del(p) // as runtimes do after an ADD that failed
 }
 
-func (w *world) showsTrouble(trouble folderTrouble) {
+func (w *world) showsTrouble() {
 	w.t.Helper()
 	w.shows("metrics.sock", "/metrics", `vpccni_state_trouble{kind="save"} 1`)
-	w.shows("introspection.sock", "/v1/status", w.statePath())
-	if !w.logged("level=ERROR", "state not saved", w.statePath()) {
+	w.shows("introspection.sock", "/v1/status", "write state file: ")
+	if !w.logged("level=ERROR", "state not saved", w.stateDir()) {
 		w.t.Error("the log does not say that the state cannot be saved")
 	}
-	if n := strings.Count(w.logText(), "state folder cannot be used"); n > 2 {
+	if n := strings.Count(w.logText(), "state folder cannot be used"); n > 2 { // once in each life
 		w.t.Errorf("it is complained of %d times", n)
 	}
 }
@@ -154,7 +157,7 @@ func TestTwoDaemonsAreKeptApartWithoutALockFile(t *testing.T) {
 	w.shows("metrics.sock", "/metrics", `vpccni_state_trouble{kind="lock"} 1`)
 	first := w.second()
 	w.check(first.process.Signal(syscall.SIGTERM))
-	first.wait(w)
+	w.check(first.wait(w))
 	w.await("the second daemon serves", func() bool { return w.statusCode() == api.CodeNotAvailable })
 	trouble.heal(w)
 	w.await("lock file", func() bool { _, err := os.Stat(filepath.Join(w.stateDir(), "ipamd.lock")); return err == nil })
