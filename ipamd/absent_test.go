@@ -1,3 +1,5 @@
+// The file comes first in the alphabet: its first test waits for half a minute, while others run beside it.
+
 package ipamd_test
 
 import (
