@@ -13,7 +13,13 @@ import (
 
 // recovery is the state file, and what is known without it. Where it is missing or unreadable while pods run, their
 // assignments are made again from the results that the runtime keeps. A pod whose result is not there either keeps its
-// address all the same, by its route in the kernel; only its annotation and its place in CHECK and GC are lost.
+// address all the same, by its route in the kernel, and its DEL says whose the annotation is; CHECK and GC do not know it.
+//
+// A lost state holds no ADD up: it waits for the first reading of the kernel, as at every start. An address whose plugin was
+// still at work when the last daemon died may then be given to another pod, but not be had twice: that plugin's connection is
+// dead, so it is not allowed to replace what the other pod has in the kernel, its done is not answered, and it removes what
+// it built. What is lost for good are the cooldowns. Only a state that cannot be saved refuses ADDs (see stateAdvice): nobody
+// would know of an assignment whose route is not there yet.
 type recovery struct {
 	*store.Store
 	results    store.Results

@@ -86,7 +86,7 @@ func (s *Settings) nodeSettings() []setting {
 			absolutePath{&s.ConfDir}},
 		{"HOST_CNI_BIN_PATH", groupFiles, "/host/opt/cni/bin", "", "Folder of the runtime's plugins; a warning is logged while `aws-cni` is missing there.",
 			absolutePath{&s.BinDir}},
-		{"HOST_CNI_CACHE_PATH", groupFiles, "/host/var/lib/cni", "", "Folder of the results that the runtime keeps (`/var/lib/cni` on the host). A lost or unreadable state file is made again from them; without it running pods keep their addresses, but their annotations are not cleared.",
+		{"HOST_CNI_CACHE_PATH", groupFiles, "/host/var/lib/cni", "", "Folder of the results that the runtime keeps (`/var/lib/cni` on the host). A lost or unreadable state file is made again from them; without them running pods keep their addresses, but CHECK and GC do not know them.",
 			absolutePath{&s.CacheDir}},
 		{"AWS_VPC_K8S_CNI_LOGLEVEL", groupServed, "DEBUG", "", "What the daemon logs (to standard error).",
 			logLevel{&s.LogLevel}},
