@@ -56,12 +56,10 @@ docs: ## rewrite the generated tables of the README
 	@go test -count=1 ./ipamd/docs -run TestReadme -update
 
 docs-check:
-	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs -run TestReadme
+	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs ./e2e/figures -run TestReadme
 
-bench: tools build ## print the figures: plugin size and exec time, ADD, forwarded round trip
-	@$(ASSETS) && $(STEP) "benchmarks (all of it in build/bench.txt)" \
-	  sh -c 'go test -run NONE -bench . -benchtime 1x -p 1 -timeout 20m ./cni ./cni/podnet ./ipamd/hostnet ./e2e/bench > build/bench.txt 2>&1 || { cat build/bench.txt; exit 1; }'
-	@awk -f .ci/figures.awk build/bench.txt
+bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
+	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')
 
 clean: ## remove build/ (the cached kube-apiserver and etcd stay)
 	@rm -rf build

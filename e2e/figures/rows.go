@@ -1,0 +1,140 @@
+package figures
+
+// Group is what one benchmark measures in one run.
+type Group struct {
+	Name      string // of its samples' file, and what ONLY= takes
+	Package   string // where the benchmark is, below the module
+	Benchmark string
+	What      string // how it is measured, for the text below the table
+}
+
+// Groups are all groups, in the order in which they are run and shown.
+func Groups() []Group {
+	return []Group{
+		{"plugin", "cni", "BenchmarkPlugin", "aws-cni (CGO_ENABLED=0, -s -w) and a Go program that does nothing, executed in turns; the daemon of this group is one in the test's memory"},
+		{"kernel", "cni/podnet", "BenchmarkKernel", "podnet, and the same netlink requests on open sockets with nothing around them, in turns"},
+		{"add", "e2e/bench", "BenchmarkADD", "from the plugin's exec to its result, against the real daemon, in turns with the empty program; CPU is the plugin processes' rusage and the daemon's share of /proc/<pid>/stat over the same span"},
+		{"crowd", "e2e/bench", "BenchmarkCrowd", "two nodes stand at once, one with 10 pods and one with 700 that the real plugin made; ADD and DEL in turns"},
+		{"roundtrip", "ipamd/hostnet", "BenchmarkRoundTrip", "an echo from a pod on a secondary ENI to a pod on another node: veth, node, ENI, fabric with source checks, the other node, veth, and back; eight nodes stand at once"},
+		{"annotation", "e2e/bench", "BenchmarkAnnotation", "four nodes stand at once, each daemon behind a TCP proxy of its own before the API server; sequential ADDs in turns; the API server yields to the nodes, as it has a machine of its own elsewhere"},
+		{"burst", "e2e/bench", "BenchmarkBurst", "110 pods are created at once on one node that holds the addresses, annotation on, under the policy agent of the demo; from the first ADD's exec on"},
+		{"daemon", "e2e/bench", "BenchmarkDaemon", "the real ipamd and kube-apiserver; the daemon asks for its own node's pods only"},
+	}
+}
+
+// Kind is how a goal is judged.
+type Kind int
+
+// The kinds of goals.
+const (
+	None   Kind = iota // the figure is only shown
+	Median             // the median is at most the limit
+	Upper              // the interval's upper bound is at most the limit
+	Equal              // the interval holds 1
+)
+
+// Goal is what was promised of a row.
+type Goal struct {
+	Kind  Kind
+	Limit float64
+}
+
+// Row is one figure: the median of a series, or its ratio to another.
+type Row struct {
+	Group string
+	Name  string
+	Of    Series
+	// Beside is what Of is compared with; the zero Series: nothing, Of itself is the figure.
+	Beside Series
+	Goal   Goal
+}
+
+// unit of the figure.
+func (r Row) unit() string {
+	if r.Beside == (Series{}) {
+		return r.Of.Unit
+	}
+	return "x"
+}
+
+func atMost(limit float64) Goal { return Goal{Kind: Median, Limit: limit} }
+
+// Sizes that rows and benchmarks agree on.
+const (
+	Parallel   = 110 // pods at once: a full node by Kubernetes' usual limit
+	FewPods    = 10
+	ManyPods   = 700 // what the largest instance types hold
+	ClusterAPI = "5,000 nodes, 50,000 pods in the API"
+)
+
+// Rows are all rows of the table.
+func Rows() []Row {
+	nothing := Series{}
+	var rows []Row
+	rows = append(rows,
+		Row{"plugin", "Plugin binary", PluginSize, nothing, atMost(4)},
+		Row{"plugin", "VERSION, to an empty Go program's exec", Version, Empty, atMost(1.8)},
+		Row{"plugin", "ADD with a daemon in memory, to the empty program", MemoryADD, Empty, Goal{}},
+		Row{"plugin", "DEL with a daemon in memory, to the empty program", MemoryDEL, Empty, Goal{}},
+		Row{"kernel", "Kernel part of ADD, to a bare netlink program's", Setup, BareSetup, atMost(1.5)},
+		Row{"kernel", "Kernel part of DEL, to a bare netlink program's", Teardown, BareTeardown, atMost(1.5)},
+		Row{"add", "ADD, to the empty program", ADD, Empty, atMost(2.5)},
+		Row{"add", "DEL, to the empty program", DEL, Empty, atMost(2.5)},
+	)
+	for _, verb := range []string{"ADD", "DEL"} {
+		rows = append(rows,
+			Row{"add", "110 " + verb + "s at once, total", ParallelTotal(verb), nothing, Goal{}},
+			Row{"add", "110 " + verb + "s at once, to 110 empty programs at once", ParallelTotal(verb), ParallelTotal(Empty.Name), Goal{}},
+			Row{"add", "CPU of a plugin in these " + verb + "s", ParallelCPU(verb), nothing, Goal{}},
+			Row{"add", "CPU of the daemon for each of these " + verb + "s", ParallelDaemonCPU(verb), nothing, Goal{}},
+		)
+	}
+	return append(append(append(rows, crowdRows()...), annotationRows()...), daemonRows()...)
+}
+
+// crowdRows are about what must not grow with the number of pods.
+func crowdRows() (rows []Row) {
+	rows = append(rows,
+		Row{"crowd", "ADD with 700 pods on the node, to 10", Crowded(ADD, ManyPods), Crowded(ADD, FewPods), atMost(1.2)},
+		Row{"crowd", "DEL with 700 pods on the node, to 10", Crowded(DEL, ManyPods), Crowded(DEL, FewPods), atMost(1.2)},
+	)
+	for _, pods := range []int{FewPods, Parallel, ManyPods} {
+		goal := Goal{}
+		if pods == ManyPods {
+			goal = atMost(1.2)
+		}
+		rows = append(rows, Row{"roundtrip", "Forwarded round trip with " + itoa(pods) + " pods on the node, to 1", RoundTrip(Hostnet, pods), RoundTrip(Hostnet, 1), goal})
+	}
+	return append(rows,
+		Row{"roundtrip", "The same with 700, two rules per pod, to 1", RoundTrip(Incumbent, ManyPods), RoundTrip(Incumbent, 1), Goal{}},
+		Row{"roundtrip", "Two rules per pod, to this project, 1 pod", RoundTrip(Incumbent, 1), RoundTrip(Hostnet, 1), Goal{}},
+		Row{"roundtrip", "Two rules per pod, to this project, 700 pods", RoundTrip(Incumbent, ManyPods), RoundTrip(Hostnet, ManyPods), Goal{}},
+	)
+}
+
+// Delays of the API server in the annotation's group, in milliseconds.
+func Delays() []int { return []int{1, 20, 200} }
+
+func annotationRows() (rows []Row) {
+	const limit = 1.10 // the annotation may cost an ADD no more than a tenth
+	for _, delay := range Delays() {
+		rows = append(rows, Row{"annotation", "ADD, annotation on, API " + itoa(delay) + " ms away, to off", Annotated(delay), NotAnnotated, Goal{Kind: Upper, Limit: limit}})
+	}
+	near, far := Annotated(Delays()[0]), Annotated(Delays()[2])
+	return append(rows, Row{"annotation", "ADD, annotation on, API 200 ms away, to 1 ms", far, near, Goal{Kind: Equal, Limit: 1}})
+}
+
+func daemonRows() []Row {
+	nothing := Series{}
+	const memory = 30 // MiB
+	return []Row{
+		{"burst", "110 pods at once: all ADDs done", BurstADDs, nothing, Goal{}},
+		{"burst", "110 pods at once: all ping-ready", BurstReady, nothing, Goal{}},
+		{"burst", "110 pods at once: failed pings, in and out", BurstFailedPings, nothing, Goal{}},
+		{"daemon", "Daemon binary", DaemonSize, nothing, Goal{}},
+		{"daemon", "Anonymous memory, no pods", IdleMemory, nothing, atMost(memory)},
+		{"daemon", "Anonymous memory, 110 pods here, " + ClusterAPI, CrowdedMemory, nothing, atMost(memory)},
+		{"daemon", "Daemon's start to the first ADD's result", FirstADD, nothing, Goal{}},
+		{"daemon", "CPU at idle over a minute", IdleCPU, nothing, Goal{}},
+	}
+}

@@ -1,0 +1,62 @@
+package figures
+
+import "fmt"
+
+// The series, as benchmarks record them and rows compare them. An "empty" one is that of a Go program that does nothing,
+// executed in turns with the plugin in the same way.
+var (
+	PluginSize = Series{"size of aws-cni", "MB"}
+	EmptySize  = Series{"size of an empty program", "MB"}
+	Version    = Series{"VERSION", "ms"}
+	Empty      = Series{"empty program", "ms"}
+	MemoryADD  = Series{"ADD, daemon in memory", "ms"}
+	MemoryDEL  = Series{"DEL, daemon in memory", "ms"}
+
+	Setup        = Series{"podnet.Setup", "ms"}
+	BareSetup    = Series{"bare set-up", "ms"}
+	Teardown     = Series{"podnet.Teardown", "ms"}
+	BareTeardown = Series{"bare teardown", "ms"}
+
+	ADD = Series{"ADD", "ms"}
+	DEL = Series{"DEL", "ms"}
+
+	DaemonSize       = Series{"size of ipamd", "MB"}
+	IdleMemory       = Series{"RssAnon, no pods", "MiB"}
+	CrowdedMemory    = Series{"RssAnon, 50,000 pods in the API", "MiB"}
+	FirstADD         = Series{"start to first ADD", "ms"}
+	IdleCPU          = Series{"CPU at idle", "% of a core"}
+	BurstADDs        = Series{"all ADDs done", "s"}
+	BurstReady       = Series{"all ping-ready", "s"}
+	BurstFailedPings = Series{"failed pings", "pings"}
+)
+
+// At once: what the plugin's and an empty program's 110 processes need together.
+func ParallelTotal(what string) Series { return Series{what + ", 110 at once", "ms"} }
+func ParallelCPU(what string) Series   { return Series{what + ", 110 at once, CPU of each plugin", "ms"} }
+func ParallelDaemonCPU(what string) Series {
+	return Series{what + ", 110 at once, CPU of the daemon for each", "ms"}
+}
+
+// Crowded is a series on a node with so many pods.
+func Crowded(s Series, pods int) Series {
+	return Series{fmt.Sprintf("%s, %d pods", s.Name, pods), s.Unit}
+}
+
+// RoundTrip is a round trip from a pod on a node with so many pods, which forwards by a scheme.
+func RoundTrip(scheme string, pods int) Series {
+	return Series{fmt.Sprintf("round trip, %s, %d pods", scheme, pods), "us"}
+}
+
+// The schemes of RoundTrip.
+const (
+	Hostnet   = "hostnet"
+	Incumbent = "two rules per pod"
+)
+
+// The annotation's series: off, and on with an API server that answers so many milliseconds late.
+func Annotated(delay int) Series {
+	return Series{fmt.Sprintf("ADD, annotation on, API %d ms away", delay), "ms"}
+}
+
+// NotAnnotated is ADD with the annotation off.
+var NotAnnotated = Series{"ADD, annotation off", "ms"}
