@@ -118,8 +118,9 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	_, nice := c.options.niceness()
 	c.control, err = c.launch(program{
-		name: "controlplane", in: ns, path: binary("controlplane"),
+		name: "controlplane", in: ns, path: binary("controlplane"), nice: nice,
 		env:    append(plainEnv(), assets.Var+"="+os.Getenv(assets.Var)),
 		args:   []string{"-address", apiServerAddress, "-dir", controlDir},
 		events: func(event.Event) {},

@@ -47,6 +47,9 @@ type Options struct {
 	Policy       cluster.Policy
 	Keys         string    // annotations that the policy agents read, joined by commas; "" is the AWS key
 	Out          io.Writer // progress
+	// NodesFirst turns priorities round: the API server yields to the programs of the nodes (Niceness), not they to it. For
+	// who measures a node's own time, since elsewhere the API server's work costs the node nothing.
+	NodesFirst bool
 }
 
 // Cluster is a booted cluster.

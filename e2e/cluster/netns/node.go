@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -65,10 +64,19 @@ func (n *node) start(ctx context.Context) error {
 // machine of its own, here thirty plugins at once would compete with it for the same cores. Within a node all are equal.
 const Niceness = 10
 
+// niceness of the nodes' programs, and of the API server with its etcd.
+func (o Options) niceness() (nodes, apiServer int) {
+	if o.NodesFirst {
+		return 0, Niceness
+	}
+	return Niceness, 0
+}
+
 func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 	delay := n.cluster.options.StatusDelay
+	nice, _ := n.cluster.options.niceness()
 	n.kubelet, err = n.cluster.launch(program{
-		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(), nice: Niceness,
+		name: "sandbox-" + n.name, in: n.ns, path: binary("sandbox"), env: plainEnv(), nice: nice,
 		args: []string{
 			"-node", n.name, "-node-ip", n.address.String(), "-dir", podsDir,
 			"-conf-dir", n.dir("net.d"), "-bin-dir", n.dir("bin"),
@@ -87,8 +95,9 @@ func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 }
 
 func (n *node) startGate(ctx context.Context) (err error) {
+	nice, _ := n.cluster.options.niceness()
 	n.gate, err = n.cluster.launch(program{
-		name: "policygate-" + n.name, in: n.ns, path: binary("policygate"), env: plainEnv(), nice: Niceness,
+		name: "policygate-" + n.name, in: n.ns, path: binary("policygate"), env: plainEnv(), nice: nice,
 		args: []string{
 			"-node", n.name, "-kubeconfig", account.Kubeconfig(controlDir, account.PolicyGate),
 			"-keys", n.cluster.options.Keys,
@@ -104,11 +113,8 @@ func (n *node) startGate(ctx context.Context) (err error) {
 }
 
 // startDaemon starts the daemon and waits until it serves the plugin.
-func (n *node) startDaemon(ctx context.Context) (err error) {
-	n.daemon, err = n.cluster.launch(program{
-		name: "ipamd-" + n.name, in: n.ns, path: binary("ipamd"), env: n.daemonEnv(), nice: Niceness,
-	})
-	if err != nil {
+func (n *node) startDaemon(ctx context.Context) error {
+	if err := n.launchDaemon(); err != nil {
 		return err
 	}
 	poll, stop := context.WithCancel(ctx)
@@ -120,6 +126,14 @@ func (n *node) startDaemon(ctx context.Context) (err error) {
 		}
 	}()
 	return await(ctx, serving, "daemon of "+n.name, n.daemon)
+}
+
+func (n *node) launchDaemon() (err error) {
+	nice, _ := n.cluster.options.niceness()
+	n.daemon, err = n.cluster.launch(program{
+		name: "ipamd-" + n.name, in: n.ns, path: binary("ipamd"), env: n.daemonEnv(), nice: nice,
+	})
+	return err
 }
 
 // await waits for something that processes are to bring about, and is over when one of them ends or it takes too long.
@@ -286,17 +300,4 @@ const introspection = "http://127.0.0.1:61679/v1/enis"
 func answers(ctx context.Context, path string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
 	return err == nil && conn.Close() == nil
-}
-
-// Places is where a container runtime finds what it needs on a node.
-type Places struct {
-	Namespace       string // the node's network namespace
-	ConfDir, BinDir string // network configurations, plugins
-}
-
-// Places gives a node's; it panics for a node that is not in Info, as an index out of range does.
-func (c *Cluster) Places(name string) Places {
-	i := slices.IndexFunc(c.nodes, func(n *node) bool { return n.name == name })
-	n := c.nodes[i]
-	return Places{Namespace: n.ns.Path(), ConfDir: n.dir("net.d"), BinDir: n.dir("bin")}
 }

@@ -1,0 +1,83 @@
+package netns
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+)
+
+// What is said to, or of, a single node. A name that is not in Info is an error.
+
+func (c *Cluster) node(name string) (*node, error) {
+	for _, n := range c.nodes {
+		if n.name == name {
+			return n, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no node %q", name)
+}
+
+// Places is where a container runtime finds what it needs on a node.
+type Places struct {
+	Namespace       string // the node's network namespace
+	ConfDir, BinDir string // network configurations, plugins
+}
+
+// Places gives a node's.
+func (c *Cluster) Places(name string) (Places, error) {
+	n, err := c.node(name)
+	if err != nil {
+		return Places{}, err
+	}
+	return Places{Namespace: n.ns.Path(), ConfDir: n.dir("net.d"), BinDir: n.dir("bin")}, nil
+}
+
+// ReconfigureNode is Reconfigure for one node.
+func (c *Cluster) ReconfigureNode(ctx context.Context, name string, settings map[string]string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	return n.reconfigure(ctx, settings)
+}
+
+// StopDaemon ends a node's daemon.
+func (c *Cluster) StopDaemon(ctx context.Context, name string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	return n.daemon.stop(ctx)
+}
+
+// LaunchDaemon starts a node's daemon, which StopDaemon has ended, and does not wait for it.
+func (c *Cluster) LaunchDaemon(name string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	return n.launchDaemon()
+}
+
+// DaemonPID is the process id of a node's daemon.
+func (c *Cluster) DaemonPID(name string) (int, error) {
+	n, err := c.node(name)
+	if err != nil {
+		return 0, err
+	}
+	return n.daemon.cmd.Process.Pid, nil // a program whose niceness is set is exec'd by nice(1) in the same process
+}
+
+// StopKubelet ends a node's kubelet: its pods stay, and pods that are bound to the node from then on are nobody's.
+func (c *Cluster) StopKubelet(ctx context.Context, name string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	return n.kubelet.stop(ctx)
+}
+
+// APIServer is where the API server is: its network namespace, in which etcd listens too, and its address and port.
+func (c *Cluster) APIServer() (namespace, address string) {
+	return filepath.Join(vpcDir, "netns", apiServerName), apiServerAddress
+}
