@@ -1,11 +1,13 @@
 package bench_test
 
 import (
+	"bufio"
 	"context"
-	"net"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,6 +45,7 @@ func BenchmarkAnnotation(b *testing.B) {
 		w.putAway(s)
 		s.block(client) // connections and caches
 	}
+	check(b, yield())
 	quiet(b)
 	for block := range annotationBlocks {
 		for i := range subjects {
@@ -60,23 +63,17 @@ func (w *world) putAway(s *subject) {
 	check(w.b, err)
 	server := netip.MustParseAddrPort(address)
 	// A port of the API server's own address: its certificate names that.
-	front := netip.AddrPortFrom(server.Addr(), server.Port()+1+uint16(s.node.number()))
-	listener, err := ns.Listen(w.b.Context(), "tcp", front.String())
+	front := netip.AddrPortFrom(server.Addr(), server.Port()+1+uint16(s.node.number())).String()
+	cmd, err := proxyCommand(front, address, time.Duration(s.delay)*time.Millisecond)
 	check(w.b, err)
-	p := proxy{
-		listener: listener, oneWay: time.Duration(s.delay) * time.Millisecond / 2,
-		dial: func(ctx context.Context) (net.Conn, error) { return ns.DialContext(ctx, "tcp", address) },
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- p.serve(ctx) }()
-	w.b.Cleanup(func() {
-		cancel()
-		check(w.b, <-served)
-		check(w.b, ns.Close())
-	})
+	listening, err := cmd.StdoutPipe()
+	check(w.b, err)
+	check(w.b, ns.Start(cmd))
+	w.b.Cleanup(func() { check(w.b, errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait(), ns.Close())) })
+	_, err = bufio.NewReader(listening).ReadString('\n')
+	check(w.b, err)
 	knob := map[bool]string{true: "true", false: "false"}[s.on]
-	check(w.b, w.ReconfigureNode(w.b.Context(), s.name, map[string]string{"CLUSTER_ENDPOINT": "https://" + front.String(), "ANNOTATE_POD_IP": knob}))
+	check(w.b, w.ReconfigureNode(w.b.Context(), s.name, map[string]string{"CLUSTER_ENDPOINT": "https://" + front, "ANNOTATE_POD_IP": knob}))
 }
 
 // number is the node's place among all.

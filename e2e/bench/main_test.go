@@ -21,6 +21,13 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if described := os.Getenv(proxyVar); described != "" {
+		if err := beProxy(described); err != nil {
+			fmt.Fprintf(os.Stderr, "proxy: %v\n", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := netns.Prepare(context.Background(), os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
 		os.Exit(1)
