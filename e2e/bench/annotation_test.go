@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -122,9 +121,11 @@ func (s *subject) settle() {
 	ticker := time.NewTicker(settlePoll)
 	defer ticker.Stop()
 	for {
-		text, err := fetch(ctx, client, "http://127.0.0.1:61678/metrics")
+		text, err := fetch(ctx, client, metricsURL)
 		check(s.b, err)
-		if strings.Contains(text, "\nvpccni_annotations_pending 0\n") {
+		pending, err := metric(text, "vpccni_annotations_pending")
+		check(s.b, err)
+		if pending == 0 {
 			return
 		}
 		select {
