@@ -17,7 +17,7 @@ const (
 // its assignment is in the daemon's state file, its veth and route in the kernel.
 func BenchmarkCrowd(b *testing.B) {
 	record := figures.Record(b, "crowd")
-	w := boot(b, 2, 735)
+	w := boot(b, 2, capacity)
 	crowds := []int{figures.FewPods, figures.ManyPods}
 	var nodes []*node
 	for i, pods := range crowds {

@@ -50,7 +50,10 @@ type world struct {
 }
 
 // instanceType has room for 735 pods, the most that one network card takes.
-const instanceType = "m5.24xlarge"
+const (
+	instanceType = "m5.24xlarge"
+	capacity     = 735
+)
 
 // boot boots a cluster whose nodes hold so many addresses from the start and use a released one again after a second, so
 // that no ADD waits for EC2 or for a cooldown. Nodes go before the API server. The kubelets are stopped: pods are this

@@ -36,9 +36,12 @@ const (
 )
 
 // Round is one batch of pods that were started at once. Troubles are what went wrong on the way and was got over, such as
-// an ADD that failed and was tried again.
+// an ADD that failed and was tried again. AllAdded and AllReady are milliseconds from the first ADD's exec to the last one's
+// result, and to the first reply to and from the last pod.
 type Round struct {
 	Knob     Knob     `json:"knob"`
+	AllAdded *float64 `json:"all_added_ms"`
+	AllReady *float64 `json:"all_ready_ms"`
 	Pods     []Pod    `json:"pods"`
 	Troubles []string `json:"troubles,omitempty"`
 }

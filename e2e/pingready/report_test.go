@@ -98,7 +98,7 @@ func TestJSONHasTheAgreedNames(t *testing.T) {
 	side := map[string]any{"pods": true, "failed_pings": quantile, "ping_ready_ms": quantile}
 	want := map[string]any{
 		"environment": map[string]any{"cluster": true, "kernel": true, "go": true, "cores": true, "seed": true, "flags": map[string]any{"-pods": true}},
-		"rounds": []any{map[string]any{"knob": true, "pods": []any{map[string]any{
+		"rounds": []any{map[string]any{"knob": true, "all_added_ms": true, "all_ready_ms": true, "pods": []any{map[string]any{
 			"name": true, "node": true, "add_ms": true, "annotation_visible_ms": true, "policy_programmed_ms": true,
 			"container_start_ms": true, "status_visible_ms": true, "failed_pings_in": true, "failed_pings_out": true,
 			"sent_pings_in": true, "sent_pings_out": true, "ping_ready_in_ms": true, "ping_ready_out_ms": true,

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/vpc-cni/vpc-cni/e2e/cluster"
 	"github.com/vpc-cni/vpc-cni/e2e/event"
 )
 
@@ -26,30 +28,54 @@ func (r *run) measure(ctx context.Context, knob Knob) (Round, error) {
 	list := r.subjects()
 	err := r.ping(ctx, list, knob)
 	round := Round{Knob: knob}
+	var took span
 	for _, s := range list {
 		if err == nil {
 			seen := r.recorder.get(s.uid)
 			round.Pods = append(round.Pods, s.result(seen))
+			took.take(seen, s.in.Result().FirstReply, s.out.Result().FirstReply)
 			for _, trouble := range seen.troubles {
 				round.Troubles = append(round.Troubles, s.pod.Name+": "+trouble)
 			}
 		}
 		err = errors.Join(err, s.close())
 	}
+	round.AllAdded, round.AllReady = ms(took.added.Sub(took.began)), ms(took.ready.Sub(took.began))
 	if ctx.Err() != nil { // the cluster is about to be stopped
 		return round, err
 	}
 	return round, errors.Join(err, r.remove(ctx, list))
 }
 
-// subjects spreads the pods of a round over the nodes, each with a responder on the next one.
+// span is a round as a whole: from the first ADD's exec to the last one's result, and to the last pod's first replies.
+type span struct{ began, added, ready time.Time }
+
+func (t *span) take(seen record, in, out time.Time) {
+	if t.began.IsZero() || seen.addExec.Before(t.began) {
+		t.began = seen.addExec
+	}
+	for at, moments := range map[*time.Time][]time.Time{&t.added: {seen.addDone}, &t.ready: {in, out}} {
+		for _, moment := range moments {
+			if moment.After(*at) {
+				*at = moment
+			}
+		}
+	}
+}
+
+// subjects spreads the pods of a round over the nodes, unless one is named, each with a responder on the next one.
 func (r *run) subjects() (list []*subject) {
 	nodes := r.info.Nodes
+	only := slices.IndexFunc(nodes, func(n cluster.Node) bool { return n.Name == r.options.Node })
 	for i := range r.options.Pods {
-		s := newSubject(r.responders[(i+1)%len(nodes)])
+		at := i % len(nodes)
+		if only >= 0 {
+			at = only
+		}
+		s := newSubject(r.responders[(at+1)%len(nodes)])
 		s.pod.Namespace = s.peer.pod.Namespace
 		s.pod.Name = fmt.Sprintf("s%d-r%d-p%d", r.options.Seed, r.round, i)
-		s.pod.Node = nodes[i%len(nodes)].Name
+		s.pod.Node = nodes[at].Name
 		list = append(list, s)
 	}
 	return list

@@ -25,6 +25,7 @@ type Options struct {
 	Key      string        // the annotation's
 	Cooldown time.Duration // of the daemons: how long a released address is not used again
 	Seed     uint64        // names the pods, so that their kubelets' delays differ between seeds
+	Node     string        // the one node that all pods of a round start on; "": they are spread over all
 	Out      io.Writer     // progress
 }
 
@@ -57,11 +58,16 @@ func (e *CapacityError) Error() string {
 // Capacity is how many pods a round may have: rounds spread their pods evenly, so the smallest node decides. One address
 // of each node is its responder's.
 func Capacity(info cluster.Info) int {
+	return leastCapacity(info) * len(info.Nodes)
+}
+
+// leastCapacity is how many pods a round may have on each node.
+func leastCapacity(info cluster.Info) int {
 	least := info.Nodes[0].Capacity
 	for _, node := range info.Nodes {
 		least = min(least, node.Capacity)
 	}
-	return (least - 1) * len(info.Nodes)
+	return least - 1
 }
 
 // run is a run under way.
@@ -90,7 +96,11 @@ func Run(ctx context.Context, target Target, options Options) (*Report, error) {
 	if len(info.Nodes) < 2 {
 		return nil, errors.New("measure: it takes two nodes")
 	}
-	if capacity := Capacity(info); options.Pods > capacity {
+	capacity := Capacity(info)
+	if options.Node != "" {
+		capacity = leastCapacity(info)
+	}
+	if options.Pods > capacity {
 		return nil, &CapacityError{Pods: options.Pods, Capacity: capacity}
 	}
 	client, err := podapi.New(target.Config())
@@ -247,6 +257,9 @@ func (r *run) describe(uids []string) string {
 // would wait for the cooldown, and a round would measure that.
 func (r *run) awaitAddresses(ctx context.Context) error {
 	need := (r.options.Pods + len(r.info.Nodes) - 1) / len(r.info.Nodes)
+	if r.options.Node != "" {
+		need = r.options.Pods
+	}
 	var until time.Time
 	for _, node := range r.info.Nodes {
 		released := slices.DeleteFunc(r.cooling[node.Name], func(at time.Time) bool { return time.Since(at) >= r.options.Cooldown })

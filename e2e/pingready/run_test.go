@@ -55,6 +55,34 @@ func TestMorePodsThanTheNodesHoldIsAnErrorThatSaysTheCapacity(t *testing.T) {
 	}
 }
 
+func TestARoundOnOneNodeHasThatNodesRoom(t *testing.T) {
+	_, err := Run(context.Background(), paper{t, nodes(56, 56)}, Options{Pods: 56, Node: "a"})
+	capacity, ok := errors.AsType[*CapacityError](err)
+	if !ok || capacity.Capacity != 55 {
+		t.Errorf("error = %v, want one that says 55", err)
+	}
+	info := nodes(56, 56, 56)
+	for i, name := range []string{"a", "b", "c"} {
+		info.Nodes[i].Name = name
+	}
+	r := &run{info: info, options: Options{Pods: 4, Node: "b"}, responders: []*responder{{}, {}, {pod: cluster.Pod{Node: "c"}}}}
+	for _, s := range r.subjects() {
+		if s.pod.Node != "b" || s.peer.pod.Node != "c" {
+			t.Errorf("pod on node %q with its responder on %q", s.pod.Node, s.peer.pod.Node)
+		}
+	}
+}
+
+func TestARoundLastsFromTheFirstPodToTheLast(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
+	var took span
+	took.take(record{addExec: at(20), addDone: at(90)}, at(100), at(250))
+	took.take(record{addExec: at(10), addDone: at(80)}, at(240), at(110))
+	if want := (span{began: at(10), added: at(90), ready: at(250)}); took != want {
+		t.Errorf("span %v, want %v", took, want)
+	}
+}
+
 func TestOneNodeIsNotEnough(t *testing.T) {
 	if _, err := Run(context.Background(), paper{t, nodes(56)}, Options{Pods: 1}); err == nil {
 		t.Error("a run with one node has nobody to ping")
