@@ -5,27 +5,63 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/perf/benchmath"
 	"golang.org/x/sys/unix"
 
+	"github.com/vpc-cni/vpc-cni/e2e/figures"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
 
 // Numbers of the round trip benchmark.
 const (
-	fewPods  = 10
-	manyPods = 700 // what the largest instance types hold
 	// tripsInBlock is one measured block: some milliseconds, long against the clock and short against the machine's moods.
 	tripsInBlock = 200
-	// blocks is how many of each node are measured in one iteration: enough for an interval with -benchtime 1x, in half a
-	// second.
-	blocks = 30
+	// blocks is how many of each node are measured.
+	blocks = 50
 )
+
+// peerPod is the pod that answers, on the peer, which is a node of this project with no other pod.
+const peerPod = "10.0.3.21"
+
+// pairUp makes the peer a node and gives it its pod.
+func (l *lab) pairUp() {
+	l.tb.Helper()
+	peer := *l
+	peer.node = l.peer
+	i := slices.IndexFunc(l.ports, func(p port) bool { return p.ns == l.peer })
+	link := l.ports[i].fabricLink()
+	addr := netip.MustParseAddr(peerPod)
+	mac, err := net.ParseMAC(l.ports[i].mac)
+	l.must(err)
+	l.must(netlab.AddRoute(l.fabric, netlab.Route{Dst: netip.PrefixFrom(addr, 32), Link: link}))
+	l.must(netlab.Neigh(l.fabric, link, addr, mac))
+	l.must(l.fabric.Do(func() error {
+		c, err := nftables.New()
+		if err != nil {
+			return err
+		}
+		set, err := c.GetSetByName(&nftables.Table{Name: "guard", Family: nftables.TableFamilyIPv4}, "of_"+link)
+		if err != nil {
+			return err
+		}
+		if err := c.SetAddElements(set, []nftables.SetElement{{Key: addr.AsSlice()}}); err != nil {
+			return err
+		}
+		return c.Flush()
+	}))
+	peer.applyOnce(peer.host(settings()), pool.HostState{
+		VPCCIDRs: wanted().VPCCIDRs,
+		ENIs: []pool.HostENI{{ID: "eni-peer", MAC: l.ports[i].mac, SubnetCIDR: netip.MustParsePrefix("10.0.3.0/24"),
+			Primary: netip.MustParseAddr(peerAddr), Addresses: addrs(peerPod)}},
+	})
+	peer.pod(peerPod)
+}
 
 // crowd gives the node n-1 pods besides podB: real veths (whose far ends share a namespace, as nothing is sent to them) and
 // their addresses.
@@ -50,7 +86,7 @@ type scheme struct {
 
 func schemes() []scheme {
 	return []scheme{
-		{"hostnet", func(l *lab, crowd []netip.Addr) {
+		{figures.Hostnet, func(l *lab, crowd []netip.Addr) {
 			want := wanted()
 			want.ENIs[1].Addresses = append(addrs(podB), crowd...)
 			if report := l.apply(l.host(settings()), want); len(report.Addresses) != len(crowd)+2 {
@@ -60,7 +96,7 @@ func schemes() []scheme {
 		}},
 		// The incumbent's way: two rules for each pod, the pods' routes in the main table, one table for the ENI. The
 		// measured pod's rules stand in the middle. Its NAT and mark rules are left out: this is about the rules.
-		{"two rules per pod", func(l *lab, crowd []netip.Addr) {
+		{figures.Incumbent, func(l *lab, crowd []netip.Addr) {
 			all := append(append(append([]netip.Addr{}, crowd[:len(crowd)/2]...), addrs(podB)...), crowd[len(crowd)/2:]...)
 			l.must(l.node.SetSysctl("net.ipv4.ip_forward", "1"))
 			l.must(l.node.SetSysctl("net.ipv4.conf.eth1.rp_filter", "2"))
@@ -111,8 +147,7 @@ func (l *lab) route(crowd []netip.Addr, table int) {
 	})
 }
 
-// pinger is a raw socket in podB that has the peer's kernel answer echo requests: the way to the peer and back is worked off
-// within the two system calls, so that what is measured is forwarding and not the scheduler.
+// pinger is a raw socket in podB that has the peer pod's kernel answer echo requests: the way there and back is worked off within the two system calls, so that what is measured is forwarding and not the scheduler.
 type pinger struct {
 	fd     int
 	to     unix.SockaddrInet4
@@ -122,7 +157,7 @@ type pinger struct {
 
 func (l *lab) pinger() *pinger {
 	l.tb.Helper()
-	p := &pinger{buffer: make([]byte, 256), to: unix.SockaddrInet4{Addr: netip.MustParseAddr(peerAddr).As4()}}
+	p := &pinger{buffer: make([]byte, 256), to: unix.SockaddrInet4{Addr: netip.MustParseAddr(peerPod).As4()}}
 	p.packet = make([]byte, 8+56) // echo request (RFC 792) with ping's usual payload
 	p.packet[0] = 8
 	binary.BigEndian.PutUint16(p.packet[2:], ^uint16(8<<8)) // all else is zero
@@ -159,60 +194,41 @@ func (p *pinger) block(tb testing.TB) float64 {
 	return float64(time.Since(start).Nanoseconds()) / 1000 / tripsInBlock
 }
 
-// BenchmarkRoundTrip measures a forwarded round trip (pod on the secondary ENI, node, router, peer and back) with few and
-// with many pods on the node, and beside it the same with two routing rules for each pod. All nodes stand at once and are
-// measured in turn, block by block, so that the machine's moods meet all alike; the ratios are of neighbouring blocks.
+// BenchmarkRoundTrip measures a forwarded round trip, from a pod on a secondary ENI to a pod on another node and back: veth,
+// node, ENI, fabric with its source checks, peer's ENI, peer, veth. The nodes have from one pod to as many as the largest
+// instance types hold, and beside each stands one with two routing rules for each pod; the peer is the same everywhere. All
+// stand at once and are measured in turn, block by block, so that the machine's moods meet all alike.
 func BenchmarkRoundTrip(b *testing.B) {
 	type node struct {
-		name    string
-		pinger  *pinger
-		samples []float64
+		series figures.Series
+		lab    *lab
+		pinger *pinger
 	}
+	record := figures.Record(b, "roundtrip")
 	var nodes []*node
 	for _, s := range schemes() {
-		for _, pods := range []int{fewPods, manyPods} {
+		for _, pods := range []int{1, figures.FewPods, figures.Parallel, figures.ManyPods} {
 			l := newLab(b, labOptions{rpFilter: 1})
+			l.pairUp()
 			l.pod(podB)
 			s.setUp(l, l.crowd(pods))
-			nodes = append(nodes, &node{name: fmt.Sprintf("%s, %d pods", s.name, pods), pinger: l.pinger()})
+			nodes = append(nodes, &node{series: figures.RoundTrip(s.name, pods), lab: l, pinger: l.pinger()})
 		}
 	}
 	for _, n := range nodes {
 		n.pinger.block(b) // fills neighbours and caches
 	}
-	for b.Loop() {
-		for range blocks {
-			for _, n := range nodes {
-				n.samples = append(n.samples, n.pinger.block(b))
-			}
+	for block := range blocks {
+		for i := range nodes {
+			n := nodes[(i+block)%len(nodes)] // none is always first
+			record.Add(n.series, block, n.pinger.block(b))
 		}
 	}
-	b.ReportMetric(0, "ns/op") // thirty rounds of blocks are no unit for anybody
 	for _, n := range nodes {
-		b.Logf("%-28s %s us", n.name, summary(n.samples))
-	}
-	for i := 0; i < len(nodes); i += 2 {
-		few, many := nodes[i], nodes[i+1]
-		ratios := make([]float64, len(few.samples))
-		for j := range ratios {
-			ratios[j] = many.samples[j] / few.samples[j]
+		if drops := n.lab.drops(); drops > 0 {
+			b.Errorf("%s: the fabric dropped %d packets with foreign sources", n.series.Name, drops)
 		}
-		b.Logf("%-28s %s times", schemes()[i/2].name+", 700/10", summary(ratios))
-		unit := map[bool]string{true: "hostnet", false: "rules"}[i == 0]
-		b.ReportMetric(median(few.samples), unit+"-us-10pods")
-		b.ReportMetric(median(many.samples), unit+"-us-700pods")
-		b.ReportMetric(median(ratios), unit+"-ratio")
 	}
-}
-
-func median(values []float64) float64 {
-	return benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95).Center
-}
-
-// summary is the median with its 95 % confidence interval.
-func summary(values []float64) string {
-	s := benchmath.AssumeNothing.Summary(benchmath.NewSample(values, &benchmath.DefaultThresholds), 0.95)
-	return fmt.Sprintf("%.2f [%.2f to %.2f]", s.Center, s.Lo, s.Hi)
 }
 
 // BenchmarkApply measures the daemon's work with 700 addresses: an audit that finds all well, and one address more or less.
@@ -221,7 +237,7 @@ func BenchmarkApply(b *testing.B) {
 	h := l.host(settings())
 	want := wanted()
 	addr := netip.MustParseAddr("10.0.128.1")
-	for range manyPods {
+	for range figures.ManyPods {
 		want.ENIs[1].Addresses = append(want.ENIs[1].Addresses, addr)
 		addr = addr.Next()
 	}
