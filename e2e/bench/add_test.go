@@ -28,7 +28,7 @@ func BenchmarkADD(b *testing.B) {
 		pods := n.make(podsInBlock)
 		for _, verb := range []figures.Series{figures.ADD, figures.DEL} {
 			for _, p := range pods {
-				record.Times(figures.Empty, block, n.timed(n.instead(w.empty, p)))
+				record.Times(figures.EmptyBeside(verb), block, n.timed(n.instead(w.empty, p)))
 				record.Times(verb, block, n.timed(n.command(verb.Name, p)))
 			}
 		}
@@ -41,7 +41,7 @@ func BenchmarkADD(b *testing.B) {
 			empty, add, del = append(empty, n.instead(w.empty, p)), append(add, n.command("ADD", p)), append(del, n.command("DEL", p))
 		}
 		total, _ := n.atOnce(empty)
-		record.Times(figures.ParallelTotal(figures.Empty.Name), round, total)
+		record.Times(figures.ParallelTotal("empty program"), round, total)
 		for _, verb := range []struct {
 			name     string
 			commands []*exec.Cmd

@@ -73,18 +73,18 @@ func Rows() []Row {
 	var rows []Row
 	rows = append(rows,
 		Row{"plugin", "Plugin binary", PluginSize, nothing, atMost(4)},
-		Row{"plugin", "VERSION, to an empty Go program's exec", Version, Empty, atMost(1.8)},
-		Row{"plugin", "ADD with a daemon in memory, to the empty program", MemoryADD, Empty, Goal{}},
-		Row{"plugin", "DEL with a daemon in memory, to the empty program", MemoryDEL, Empty, Goal{}},
+		Row{"plugin", "VERSION, to an empty Go program's exec", Version, EmptyBeside(Version), atMost(1.8)},
+		Row{"plugin", "ADD with a daemon in memory, to the empty program", MemoryADD, EmptyBeside(MemoryADD), Goal{}},
+		Row{"plugin", "DEL with a daemon in memory, to the empty program", MemoryDEL, EmptyBeside(MemoryDEL), Goal{}},
 		Row{"kernel", "Kernel part of ADD, to a bare netlink program's", Setup, BareSetup, atMost(1.5)},
 		Row{"kernel", "Kernel part of DEL, to a bare netlink program's", Teardown, BareTeardown, Goal{}},
-		Row{"add", "ADD, to the empty program", ADD, Empty, atMost(2.5)},
-		Row{"add", "DEL, to the empty program", DEL, Empty, Goal{}},
+		Row{"add", "ADD, to the empty program", ADD, EmptyBeside(ADD), atMost(2.5)},
+		Row{"add", "DEL, to the empty program", DEL, EmptyBeside(DEL), Goal{}},
 	)
 	for _, verb := range []string{"ADD", "DEL"} {
 		rows = append(rows,
 			Row{"add", "110 " + verb + "s at once, total", ParallelTotal(verb), nothing, Goal{}},
-			Row{"add", "110 " + verb + "s at once, to 110 empty programs at once", ParallelTotal(verb), ParallelTotal(Empty.Name), Goal{}},
+			Row{"add", "110 " + verb + "s at once, to 110 empty programs at once", ParallelTotal(verb), ParallelTotal("empty program"), Goal{}},
 			Row{"add", "CPU of a plugin in these " + verb + "s", ParallelCPU(verb), nothing, Goal{}},
 			Row{"add", "CPU of the daemon for each of these " + verb + "s", ParallelDaemonCPU(verb), nothing, Goal{}},
 		)

@@ -2,13 +2,11 @@ package figures
 
 import "fmt"
 
-// The series, as benchmarks record them and rows compare them. An "empty" one is that of a Go program that does nothing,
-// executed in turns with the plugin in the same way.
+// The series, as benchmarks record them and rows compare them.
 var (
 	PluginSize = Series{"size of aws-cni", "MB"}
 	EmptySize  = Series{"size of an empty program", "MB"}
 	Version    = Series{"VERSION", "ms"}
-	Empty      = Series{"empty program", "ms"}
 	MemoryADD  = Series{"ADD, daemon in memory", "ms"}
 	MemoryDEL  = Series{"DEL, daemon in memory", "ms"}
 
@@ -36,6 +34,10 @@ func ParallelCPU(what string) Series   { return Series{what + ", 110 at once, CP
 func ParallelDaemonCPU(what string) Series {
 	return Series{what + ", 110 at once, CPU of the daemon for each", "ms"}
 }
+
+// EmptyBeside is a Go program that does nothing, executed in turns with a series' and in the same way: the same environment and
+// standard input.
+func EmptyBeside(s Series) Series { return Series{"empty program beside " + s.Name, s.Unit} }
 
 // Crowded is a series on a node with so many pods.
 func Crowded(s Series, pods int) Series {
