@@ -2,7 +2,6 @@ package bench_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,11 +31,8 @@ type node struct {
 
 // pod is one sandbox.
 type pod struct {
-	ns       *netlab.Namespace
-	id       string
-	name     string
-	uid      string
-	previous []byte // the result of its ADD
+	ns            *netlab.Namespace
+	id, name, uid string
 }
 
 func (w *world) node(name string) *node {
@@ -48,18 +44,14 @@ func (w *world) node(name string) *node {
 	ns, err := netlab.Open(place.Namespace)
 	check(w.b, err)
 	w.b.Cleanup(func() { check(w.b, ns.Close()) })
-	conf, err := configuration(network, nil)
+	conf, err := configuration(network)
 	check(w.b, err)
 	return &node{b: w.b, name: name, ns: ns, plugin: filepath.Join(place.BinDir, "aws-cni"), conf: conf, dir: w.b.TempDir()}
 }
 
 // configuration is what libcni passes to the first plugin of a list.
-func configuration(network *libcni.NetworkConfigList, previous []byte) ([]byte, error) {
-	keys := map[string]any{"name": network.Name, "cniVersion": network.CNIVersion}
-	if previous != nil {
-		keys["prevResult"] = json.RawMessage(previous)
-	}
-	conf, err := libcni.InjectConf(network.Plugins[0], keys)
+func configuration(network *libcni.NetworkConfigList) ([]byte, error) {
+	conf, err := libcni.InjectConf(network.Plugins[0], map[string]any{"name": network.Name, "cniVersion": network.CNIVersion})
 	if err != nil {
 		return nil, err
 	}

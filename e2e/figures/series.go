@@ -28,9 +28,13 @@ var (
 	BurstFailedPings = Series{"failed pings", "pings"}
 )
 
-// At once: what the plugin's and an empty program's 110 processes need together.
+// ParallelTotal is the time until 110 processes that were executed at once are done.
 func ParallelTotal(what string) Series { return Series{what + ", 110 at once", "ms"} }
-func ParallelCPU(what string) Series   { return Series{what + ", 110 at once, CPU of each plugin", "ms"} }
+
+// ParallelCPU is the processor time of each of them.
+func ParallelCPU(what string) Series { return Series{what + ", 110 at once, CPU of each plugin", "ms"} }
+
+// ParallelDaemonCPU is the daemon's processor time for each of them.
 func ParallelDaemonCPU(what string) Series {
 	return Series{what + ", 110 at once, CPU of the daemon for each", "ms"}
 }
@@ -55,7 +59,7 @@ const (
 	Incumbent = "two rules per pod"
 )
 
-// The annotation's series: off, and on with an API server that answers so many milliseconds late.
+// Annotated is ADD with the annotation on and an API server that answers so many milliseconds late.
 func Annotated(delay int) Series {
 	return Series{fmt.Sprintf("ADD, annotation on, API %d ms away", delay), "ms"}
 }
