@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/vpc-cni/vpc-cni/e2e/cluster/netns"
 	"github.com/vpc-cni/vpc-cni/e2e/figures"
 	"github.com/vpc-cni/vpc-cni/e2e/podapi"
@@ -91,15 +88,7 @@ func (w *world) crowd(n *node) {
 	w.b.Helper()
 	client, err := podapi.New(w.Config())
 	check(w.b, err)
-	pods := n.make(ownPods)
-	for i := range pods {
-		object, err := client.Create(w.b.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: pods[i].name},
-			Spec:       corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
-		})
-		check(w.b, err)
-		pods[i].uid = string(object.UID)
-	}
+	pods := n.objects(client, ownPods)
 	n.each("ADD", pods)
 	path, _ := w.APIServer()
 	ns, err := netlab.Open(path)

@@ -21,12 +21,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if described := os.Getenv(proxyVar); described != "" {
-		if err := beProxy(described); err != nil {
-			fmt.Fprintf(os.Stderr, "proxy: %v\n", err)
-			os.Exit(1)
+	for name, be := range map[string]func(string) error{proxyVar: beProxy, patcherVar: bePatcher} {
+		if described := os.Getenv(name); described != "" {
+			if err := be(described); err != nil {
+				fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	if err := netns.Prepare(context.Background(), os.Stderr); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)

@@ -30,16 +30,21 @@ type proxy struct {
 // to listen, where to pass on to, and the delay, joined by commas.
 const proxyVar = "BENCH_PROXY"
 
-// proxyCommand is a proxy as a process of its own; it says when it listens, and runs until SIGTERM.
-func proxyCommand(front, server string, delay time.Duration) (*exec.Cmd, error) {
+// helper is this test's program in another role: a process of its own that a variable describes.
+func helper(variable, description string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find own program: %w", err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), proxyVar+"="+strings.Join([]string{front, server, delay.String()}, ","))
+	cmd.Env = append(os.Environ(), variable+"="+description)
 	cmd.Stderr = os.Stderr
 	return cmd, nil
+}
+
+// proxyCommand is a proxy as a process of its own; it says when it listens, and runs until SIGTERM.
+func proxyCommand(front, server string, delay time.Duration) (*exec.Cmd, error) {
+	return helper(proxyVar, strings.Join([]string{front, server, delay.String()}, ","))
 }
 
 // beProxy is that process.

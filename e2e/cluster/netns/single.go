@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"github.com/vpc-cni/vpc-cni/e2e/account"
 )
 
 // What is said to, or of, a single node. A name that is not in Info is an error.
@@ -81,3 +83,6 @@ func (c *Cluster) StopKubelet(ctx context.Context, name string) error {
 func (c *Cluster) APIServer() (namespace, address string) {
 	return filepath.Join(vpcDir, "netns", apiServerName), apiServerAddress
 }
+
+// UserConfig is the kubeconfig of one of the harness's users, good in the API server's namespace and on every node.
+func (c *Cluster) UserConfig(user account.User) string { return account.Kubeconfig(controlDir, user) }
