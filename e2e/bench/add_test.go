@@ -50,7 +50,7 @@ func BenchmarkADD(b *testing.B) {
 			total, processor := n.atOnce(verb.commands)
 			record.Times(figures.ParallelTotal(verb.name), round, total)
 			record.Times(figures.ParallelCPU(verb.name), round, processor/figures.Parallel)
-			record.Times(figures.ParallelDaemonCPU(verb.name), round, (cpu(b, daemon)-before)/figures.Parallel)
+			record.Times(figures.DaemonCPU(figures.ParallelTotal(verb.name)), round, (cpu(b, daemon)-before)/figures.Parallel)
 		}
 		n.release(pods)
 		pause(b, cooldown)

@@ -36,6 +36,13 @@ type subject struct {
 	series  figures.Series
 	delay   int      // ms
 	patcher *patcher // annotates instead of the daemon; nil: the daemon does
+	daemon  int      // its process id
+}
+
+// stream is what a block's ADDs took: those that count, and of the daemon's processor for each of all.
+type stream struct {
+	adds   []time.Duration
+	daemon time.Duration
 }
 
 // BenchmarkAnnotation sets ADD with the annotation beside ADD without it, with an API server that is 1, 20 and 200 ms away.
@@ -52,6 +59,7 @@ func BenchmarkAnnotation(b *testing.B) {
 	for i, s := range subjects {
 		s.node = w.node(w.Info().Nodes[i].Name)
 		w.putAway(s)
+		s.daemon = w.pid(s.node) // it was restarted
 	}
 	check(b, yield())
 	for _, s := range subjects {
@@ -61,7 +69,9 @@ func BenchmarkAnnotation(b *testing.B) {
 	for block := range annotationBlocks {
 		for i := range subjects {
 			s := subjects[(i+block)%len(subjects)] // none is always first
-			record.Times(s.series, block, s.block(client)...)
+			took := s.block(client)
+			record.Times(s.series, block, took.adds...)
+			record.Times(figures.DaemonCPU(s.series), block, took.daemon)
 		}
 	}
 }
@@ -90,22 +100,24 @@ func (w *world) putAway(s *subject) {
 // number is the node's place among all.
 func (n *node) number() int { return int(n.name[len(n.name)-1] - 'a') }
 
-// block adds pods in a stream and removes them, and gives the times of the ADDs that count. In between it waits until nobody
-// owes the API server anything: no block pays for another's annotations.
-func (s *subject) block(client *podapi.Client) (times []time.Duration) {
+// block adds pods in a stream and removes them, and gives what the ADDs took. In between it waits until nobody owes the API server
+// anything: no block pays for another's annotations.
+func (s *subject) block(client *podapi.Client) (took stream) {
 	s.b.Helper()
 	pods := s.objects(client, streamBegins+streamCounts)
+	before := ran(s.b, s.daemon)
 	ticker := time.NewTicker(streamInterval)
 	for i, p := range pods {
 		<-ticker.C
 		if s.patcher != nil {
 			s.patcher.patch(s.b, p)
 		}
-		if took := s.timed(s.command("ADD", p)); i >= streamBegins {
-			times = append(times, took)
+		if add := s.timed(s.command("ADD", p)); i >= streamBegins {
+			took.adds = append(took.adds, add)
 		}
 	}
 	ticker.Stop()
+	took.daemon = (ran(s.b, s.daemon) - before) / time.Duration(len(pods))
 	s.settle()
 	s.annotated(client, pods[len(pods)-1])
 	var commands []*exec.Cmd
@@ -115,7 +127,7 @@ func (s *subject) block(client *podapi.Client) (times []time.Duration) {
 	s.atOnce(commands)
 	s.release(pods)
 	s.settle()
-	return times
+	return took
 }
 
 // objects makes pods with API objects, which the daemon annotates.

@@ -31,8 +31,11 @@ func BenchmarkCrowd(b *testing.B) {
 			i = (i + block) % len(nodes) // neither is always first
 			n, crowd := nodes[i], crowds[i]
 			pods := n.make(podsInCrowdBlock)
-			record.Times(figures.Crowded(figures.ADD, crowd), block, n.each("ADD", pods)...)
-			record.Times(figures.Crowded(figures.DEL, crowd), block, n.each("DEL", pods)...)
+			for _, verb := range []figures.Series{figures.ADD, figures.DEL} {
+				before := ran(b, w.pid(n))
+				record.Times(figures.Crowded(verb, crowd), block, n.each(verb.Name, pods)...)
+				record.Times(figures.DaemonCPU(figures.Crowded(verb, crowd)), block, (ran(b, w.pid(n))-before)/podsInCrowdBlock)
+			}
 		}
 		pause(b, cooldown/4) // so that at most 25 addresses cool down at a time
 	}

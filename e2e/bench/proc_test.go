@@ -3,6 +3,7 @@ package bench_test
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,6 +76,33 @@ func parseCPU(text string) (time.Duration, error) {
 	return time.Duration(ticks) * time.Second / ticksPerSecond, nil
 }
 
+// ran is the processor time of a process' threads so far, to the nanosecond. Threads that have ended are not in it, but a Go
+// program keeps its own.
+func ran(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	check(b, err)
+	var sum time.Duration
+	for _, task := range tasks {
+		text, err := os.ReadFile(task)
+		check(b, err)
+		took, err := parseRan(string(text))
+		check(b, err)
+		sum += took
+	}
+	return sum
+}
+
+// parseRan reads the first number of /proc/<pid>/task/<tid>/schedstat: nanoseconds on a processor.
+func parseRan(text string) (time.Duration, error) {
+	first, _, _ := strings.Cut(text, " ")
+	ns, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read schedstat from %q: %w", text, err)
+	}
+	return time.Duration(ns), nil
+}
+
 func cutLast(text, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(text, sep)
 	if i < 0 {
@@ -117,9 +145,13 @@ func TestProcIsRead(t *testing.T) {
 	if err != nil || mib != 2 {
 		t.Errorf("anonymous memory %v MiB, error %v", mib, err)
 	}
+	if took, err := parseRan("1500000 20 3\n"); err != nil || took != 1500*time.Microsecond {
+		t.Errorf("time on a processor %s, error %v", took, err)
+	}
 	for name, err := range map[string]error{
 		"stat":   errorOf(parseCPU("17 (a) S 1")),
 		"cpu":    errorOf(parseProcessors("intr 1 2 3 4 5 6")),
+		"sched":  errorOf(parseRan("")),
 		"status": errorOf(parseAnonymous("Name:\tipamd\n")),
 	} {
 		if err == nil {

@@ -18,7 +18,7 @@ func Groups() []Group {
 		{"roundtrip", "ipamd/hostnet", "BenchmarkRoundTrip", "an echo from a pod on a secondary ENI to a pod on another node: veth, node, ENI, fabric with source checks, the other node, veth, and back; eight nodes stand at once"},
 		{"annotation", "e2e/bench", "BenchmarkAnnotation", "four nodes stand at once, each daemon behind a TCP proxy of its own before the API server; an ADD every 10 ms, counted from 240 ms on; with the annotation off the same patches come from another client, and the API server's side runs at idle priority, since elsewhere its work costs the node nothing"},
 		{"burst", "e2e/bench", "BenchmarkBurst", "110 pods are created at once on one node that holds the addresses, annotation on, under the policy agent of the demo; from the first ADD's exec on"},
-		{"daemon", "e2e/bench", "BenchmarkDaemon", "the real ipamd and kube-apiserver; the daemon asks for its own node's pods only"},
+		{"daemon", "e2e/bench", "BenchmarkDaemon", "the real ipamd with the annotation on, and a real kube-apiserver in whose etcd the nodes and pods were put; the daemon reads its own node's pods only; the first ADD is that after a restart on a node that holds addresses"},
 	}
 }
 
@@ -86,7 +86,7 @@ func Rows() []Row {
 			Row{"add", "110 " + verb + "s at once, total", ParallelTotal(verb), nothing, Goal{}},
 			Row{"add", "110 " + verb + "s at once, to 110 empty programs at once", ParallelTotal(verb), ParallelTotal("empty program"), Goal{}},
 			Row{"add", "CPU of a plugin in these " + verb + "s", ParallelCPU(verb), nothing, Goal{}},
-			Row{"add", "CPU of the daemon for each of these " + verb + "s", ParallelDaemonCPU(verb), nothing, Goal{}},
+			Row{"add", "CPU of the daemon for each of these " + verb + "s", DaemonCPU(ParallelTotal(verb)), nothing, Goal{}},
 		)
 	}
 	return append(append(append(rows, crowdRows()...), annotationRows()...), daemonRows()...)
@@ -98,6 +98,9 @@ func crowdRows() (rows []Row) {
 		Row{"crowd", "ADD with 700 pods on the node, to 10", Crowded(ADD, ManyPods), Crowded(ADD, FewPods), atMost(1.2)},
 		Row{"crowd", "DEL with 700 pods on the node, to 10", Crowded(DEL, ManyPods), Crowded(DEL, FewPods), atMost(1.2)},
 	)
+	for _, verb := range []Series{ADD, DEL} {
+		rows = append(rows, Row{"crowd", "CPU of the daemon for " + verb.Name + ", 700 pods to 10", DaemonCPU(Crowded(verb, ManyPods)), DaemonCPU(Crowded(verb, FewPods)), Goal{}})
+	}
 	for _, pods := range []int{FewPods, Parallel, ManyPods} {
 		goal := Goal{}
 		if pods == ManyPods {
@@ -121,7 +124,10 @@ func annotationRows() (rows []Row) {
 		rows = append(rows, Row{"annotation", "ADD, annotation on, API " + itoa(delay) + " ms away, to off", Annotated(delay), NotAnnotated, Goal{Kind: Upper, Limit: limit}})
 	}
 	near, far := Annotated(Delays()[0]), Annotated(Delays()[2])
-	return append(rows, Row{"annotation", "ADD, annotation on, API 200 ms away, to 1 ms", far, near, Goal{Kind: Equal, Limit: 1}})
+	return append(rows,
+		Row{"annotation", "ADD, annotation on, API 200 ms away, to 1 ms", far, near, Goal{Kind: Equal, Limit: 1}},
+		Row{"annotation", "CPU of the daemon for ADD, annotation on, to off", DaemonCPU(near), DaemonCPU(NotAnnotated), Goal{}},
+	)
 }
 
 func daemonRows() []Row {

@@ -34,14 +34,12 @@ func ParallelTotal(what string) Series { return Series{what + ", 110 at once", "
 // ParallelCPU is the processor time of each of them.
 func ParallelCPU(what string) Series { return Series{what + ", 110 at once, CPU of each plugin", "ms"} }
 
-// ParallelDaemonCPU is the daemon's processor time for each of them.
-func ParallelDaemonCPU(what string) Series {
-	return Series{what + ", 110 at once, CPU of the daemon for each", "ms"}
-}
-
 // EmptyBeside is a Go program that does nothing, executed in turns with a series' and in the same way: the same environment and
 // standard input.
 func EmptyBeside(s Series) Series { return Series{"empty program beside " + s.Name, s.Unit} }
+
+// DaemonCPU is the daemon's processor time for each value of a series.
+func DaemonCPU(s Series) Series { return Series{"CPU of the daemon, " + s.Name, "ms"} }
 
 // Crowded is a series on a node with so many pods.
 func Crowded(s Series, pods int) Series {
