@@ -40,8 +40,9 @@ func BenchmarkADD(b *testing.B) {
 		for _, p := range pods {
 			empty, add, del = append(empty, n.instead(w.empty, p)), append(add, n.command("ADD", p)), append(del, n.command("DEL", p))
 		}
-		total, _ := n.atOnce(empty)
+		total, processor := n.atOnce(empty)
 		record.Times(figures.ParallelTotal("empty program"), round, total)
+		record.Times(figures.ParallelCPU("empty program"), round, processor/figures.Parallel)
 		for _, verb := range []struct {
 			name     string
 			commands []*exec.Cmd

@@ -94,6 +94,7 @@ func TestVerdicts(t *testing.T) {
 		{"equal", Goal{Equal, 1}, between(0.9, 0.95, 1), "yes"},
 		{"more", Goal{Equal, 1}, between(1.02, 1.05, 1.1), "MISSED by 2.0 %"},
 		{"less", Goal{Equal, 1}, between(0.8, 0.9, 0.95), "MISSED by 5.0 %"},
+		{"equal, as anything would be", Goal{Equal, 1}, between(0.85, 1, 1.1), "MISSED: too wide an interval"},
 		{"equal by too few", Goal{Equal, 1}, unsure, "MISSED: too few blocks"},
 	} {
 		l := Line{Row: Row{Goal: test.goal}, Measured: true, Figure: test.figure}

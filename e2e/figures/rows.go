@@ -30,7 +30,7 @@ const (
 	None   Kind = iota // the figure is only shown
 	Median             // the median is at most the limit
 	Upper              // the interval's upper bound is at most the limit
-	Equal              // the interval holds 1
+	Equal              // the interval holds the limit, and is narrow
 )
 
 // Goal is what was promised of a row.

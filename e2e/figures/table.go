@@ -73,10 +73,18 @@ func (l Line) Missed() bool {
 	case Upper:
 		return !l.Figure.Sure() || l.Figure.Hi > l.Goal.Limit
 	case Equal:
-		return !l.Figure.Sure() || l.Figure.Lo > l.Goal.Limit || l.Figure.Hi < l.Goal.Limit
+		return l.undecided() || l.Figure.Lo > l.Goal.Limit || l.Figure.Hi < l.Goal.Limit
 	default:
 		return false
 	}
+}
+
+// widest is how wide the interval of an Equal goal may be, as a share: a wider one holds 1 whatever is measured.
+const widest = 0.2
+
+// undecided tells whether the interval is too wide to say that two series are equal.
+func (l Line) undecided() bool {
+	return !l.Figure.Sure() || l.Figure.Hi-l.Figure.Lo > widest*l.Goal.Limit
 }
 
 // Verdict says whether the goal holds, and by how much it is missed.
@@ -92,6 +100,8 @@ func (l Line) Verdict() string {
 		return "yes"
 	case !l.Figure.Sure() && l.Goal.Kind != Median:
 		return "MISSED: too few blocks"
+	case l.Goal.Kind == Equal && l.Figure.Lo <= l.Goal.Limit && l.Figure.Hi >= l.Goal.Limit:
+		return "MISSED: too wide an interval"
 	case l.Goal.Kind == Equal:
 		return "MISSED by " + percent(max(l.Figure.Lo-1, 1-l.Figure.Hi))
 	case l.Goal.Kind == Upper:
