@@ -29,7 +29,7 @@ func guarded() int {
 	only := flag.String("only", "", "groups to measure, separated by commas; others keep what an earlier run recorded (default: all)")
 	out := flag.String("out", "build/bench", "folder of raw samples and of the benchmarks' output")
 	readme := flag.String("readme", "README.md", "where the table goes once every group has been measured")
-	again := flag.Bool("table", false, "measure nothing: make the table of what is recorded")
+	again := flag.Bool("table", false, "measure nothing: make the table of what is recorded, and write it")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -37,7 +37,7 @@ func guarded() int {
 	if err == nil && !*again {
 		err = measure(ctx, names, *out)
 	}
-	if err := errors.Join(err, show(*out, *readme, err == nil)); err != nil {
+	if err := errors.Join(err, show(*out, *readme, err == nil && (*only == "" || *again))); err != nil {
 		fmt.Fprintf(os.Stderr, "figures: %v\n", err)
 		return 1
 	}
@@ -109,8 +109,9 @@ func run(ctx context.Context, g figures.Group, dir string) error {
 	return err
 }
 
-// show prints the table, and writes it into the README if every group has been measured and none has failed.
-func show(out, readme string, sound bool) error {
+// show prints the table, and writes it into the README if that is asked for and every group has been measured: rows of
+// different runs, perhaps of different programs, are put together only by -table.
+func show(out, readme string, write bool) error {
 	measured, err := figures.Read(out)
 	if err != nil {
 		return err
@@ -125,8 +126,8 @@ func show(out, readme string, sound bool) error {
 			fmt.Printf("goal missed: %s: %s\n", l.Name, l.Verdict())
 		}
 	}
-	if !sound || len(measured) < len(figures.Groups()) {
-		fmt.Println("README.md stays as it is: not every group has been measured")
+	if !write || len(measured) < len(figures.Groups()) {
+		fmt.Printf("%s stays as it is: this run has not measured every group\n", readme)
 		return nil
 	}
 	table, err := figures.Markdown(measured)
