@@ -34,7 +34,13 @@ type Config struct {
 	NodePort bool
 	// Logger gets one line for each repair.
 	Logger *slog.Logger
+	// Around, unless nil, carries out every single change of the kernel. Points are "kernel <verb> <kind>", such as
+	// "kernel add rule"; a whole nftables transaction is one change.
+	Around Around
 }
+
+// Around carries out one effect on the kernel by calling run, once or not at all. Tests crash here.
+type Around func(point string, run func() error) error
 
 // Host is this node's kernel. All its methods work in the network namespace of the calling thread, and each needs
 // CAP_NET_ADMIN there; Apply also needs a writable /proc/sys/net.
@@ -59,6 +65,9 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("make host network: veth prefix %q is not 1 to %d plain characters", cfg.VethPrefix, vethPrefixMax)
 	case cfg.MTU < 0:
 		return nil, fmt.Errorf("make host network: MTU %d is negative", cfg.MTU)
+	}
+	if cfg.Around == nil {
+		cfg.Around = func(_ string, run func() error) error { return run() }
 	}
 	return &Host{cfg: cfg, log: cfg.Logger, changes: make(chan struct{}, 1)}, nil
 }
@@ -118,11 +127,11 @@ func (h *Host) repair(ctx context.Context, k *kernel, steps []step) error {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(append(errs, err)...)
 		}
-		if err := s.do(k); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.text, err))
+		if err := h.cfg.Around(s.point(), func() error { return s.do(k) }); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
 			continue
 		}
-		h.log.Info("kernel state repaired", "step", s.text)
+		h.log.Info("kernel state repaired", "step", s.String())
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package hostnet
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -9,33 +10,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// step is one repair: what it does, for the log, and how.
+// step is one change of the kernel. Verb and kind name it for the hook (Around) and have no variable parts; object says for
+// the log what it is about.
 type step struct {
-	text string
-	do   func(k *kernel) error
+	verb, kind string
+	object     string
+	do         func(k *kernel) error
 }
+
+// Kinds of object.
+const (
+	kindSysctl  = "sysctl"
+	kindLink    = "link"
+	kindAddress = "address"
+	kindRoute   = "route"
+	kindRule    = "rule"
+	kindNFT     = "nftables"
+)
+
+func (s step) point() string  { return "kernel " + s.verb + " " + s.kind }
+func (s step) String() string { return s.verb + " " + s.object }
 
 // difference lists what turns the found state into the wanted one. The order is that in which no packet is lost: reverse
 // path filters before the first mark, the way a mark leads to before the mark, and what is obsolete last.
 func difference(want, found State) []step {
 	var steps []step
 	if want.Forwarding && !found.Forwarding {
-		steps = append(steps, step{"set net.ipv4.ip_forward", func(*kernel) error { return writeSysctl(forwardingFile, 1) }})
+		steps = append(steps, step{"set", kindSysctl, "net.ipv4.ip_forward", func(*kernel) error { return writeSysctl(forwardingFile, 1) }})
 	}
 	steps = append(steps, linkSteps(want, found)...)
 	for _, a := range want.Addrs {
 		if !slices.ContainsFunc(found.Addrs, a.same) {
-			steps = append(steps, step{"add " + a.String(), func(k *kernel) error { return k.nl.AddrAdd(k.link(a.Link), a.wire()) }})
+			steps = append(steps, step{"add", kindAddress, a.String(), func(k *kernel) error { return k.nl.AddrAdd(k.link(a.Link), a.wire()) }})
 		}
 	}
 	for _, r := range missing(want.Routes, found.Routes) {
-		steps = append(steps, step{"set " + r.String(), func(k *kernel) error { return k.nl.RouteReplace(k.routeWire(r)) }})
+		steps = append(steps, step{"set", kindRoute, r.String(), func(k *kernel) error { return k.nl.RouteReplace(k.routeWire(r)) }})
 	}
 	for _, r := range missing(want.Rules, found.Rules) {
-		steps = append(steps, step{"add " + r.String(), func(k *kernel) error { return k.nl.RuleAdd(r.wire()) }})
+		steps = append(steps, step{"add", kindRule, r.String(), func(k *kernel) error { return k.nl.RuleAdd(r.wire()) }})
 	}
 	if !sameTable(want.NFT, found.NFT) {
-		steps = append(steps, step{"write nftables table", func(k *kernel) error { return k.writeTable(want.NFT, found.NFT) }})
+		steps = append(steps, step{"write", kindNFT, "nftables table", func(k *kernel) error { return k.writeTable(want.NFT, found.NFT) }})
 	}
 	return append(steps, obsolete(want, found)...)
 }
@@ -45,17 +61,17 @@ func difference(want, found State) []step {
 func obsolete(want, found State) []step {
 	var steps []step
 	for _, r := range missing(found.Rules, want.Rules) {
-		steps = append(steps, step{"remove " + r.String(), func(k *kernel) error { return k.removeRule(r) }})
+		steps = append(steps, step{"remove", kindRule, r.String(), func(k *kernel) error { return k.removeRule(r) }})
 	}
 	for _, r := range found.Routes {
 		replaced := func(w Route) bool { return w.Table == r.Table && w.Dst == r.Dst && w.Metric == r.Metric }
 		if !slices.ContainsFunc(want.Routes, replaced) {
-			steps = append(steps, step{"remove " + r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
+			steps = append(steps, step{"remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
 		}
 	}
 	for _, a := range found.Addrs {
 		if !a.Foreign && !slices.ContainsFunc(want.Addrs, a.same) {
-			steps = append(steps, step{"remove " + a.String(), func(k *kernel) error {
+			steps = append(steps, step{"remove", kindAddress, a.String(), func(k *kernel) error {
 				return gone(k.nl.AddrDel(k.link(a.Link), a.wire()))
 			}})
 		}
@@ -67,7 +83,7 @@ func obsolete(want, found State) []step {
 func removal(found State) []step {
 	var steps []step
 	if found.NFT != nil {
-		steps = append(steps, step{"remove nftables table", func(k *kernel) error {
+		steps = append(steps, step{"remove", kindNFT, "nftables table", func(k *kernel) error {
 			k.nft.DelTable(table())
 			return gone(k.nft.Flush())
 		}})
@@ -75,7 +91,7 @@ func removal(found State) []step {
 	steps = append(steps, obsolete(State{}, found)...)
 	for _, p := range found.Pods {
 		r := Route{Table: tablePods, Dst: netip.PrefixFrom(p.Addr, p.Addr.BitLen()), Link: p.Link}
-		steps = append(steps, step{"remove " + r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
+		steps = append(steps, step{"remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
 	}
 	return steps
 }
@@ -90,15 +106,17 @@ func linkSteps(want, found State) []step {
 		}
 		f := found.Links[i]
 		if f.RPFilter != w.RPFilter {
-			steps = append(steps, step{"set rp_filter of " + w.Name, func(*kernel) error {
+			steps = append(steps, step{"set", kindSysctl, "rp_filter of " + w.Name, func(*kernel) error {
 				return writeSysctl(rpFilterFile(w.Name), w.RPFilter)
 			}})
 		}
 		if w.MTU != 0 && f.MTU != w.MTU {
-			steps = append(steps, step{"set MTU of " + w.Name, func(k *kernel) error { return k.nl.LinkSetMTU(k.link(w.Name), w.MTU) }})
+			steps = append(steps, step{"resize", kindLink, fmt.Sprintf("link %s to MTU %d", w.Name, w.MTU), func(k *kernel) error {
+				return k.nl.LinkSetMTU(k.link(w.Name), w.MTU)
+			}})
 		}
 		if w.Up && !f.Up {
-			steps = append(steps, step{"set up link " + w.Name, func(k *kernel) error { return k.nl.LinkSetUp(k.link(w.Name)) }})
+			steps = append(steps, step{"start", kindLink, "link " + w.Name, func(k *kernel) error { return k.nl.LinkSetUp(k.link(w.Name)) }})
 		}
 	}
 	return steps
