@@ -354,10 +354,5 @@ func Teardown(path, ifName string) error {
 // podMAC and hostMAC derive an end's MAC from the pod's address: 0a:58 or 0e:58 (locally administered, unicast), then its
 // last four bytes. A MAC that was given at creation is never changed by udev's MACAddressPolicy, whose late change would
 // make the other end's permanent neighbour entry wrong; and the next holder of an address keeps remote caches right.
-func podMAC(addr netip.Addr) net.HardwareAddr  { return derivedMAC(0x0a, addr) }
-func hostMAC(addr netip.Addr) net.HardwareAddr { return derivedMAC(0x0e, addr) }
-
-func derivedMAC(first byte, addr netip.Addr) net.HardwareAddr {
-	bytes := addr.AsSlice()
-	return append(net.HardwareAddr{first, 0x58}, bytes[len(bytes)-4:]...)
-}
+func podMAC(addr netip.Addr) net.HardwareAddr  { return api.PodMAC(addr) }
+func hostMAC(addr netip.Addr) net.HardwareAddr { return api.HostMAC(addr) }
