@@ -31,7 +31,19 @@ func (p *Pool) HostState() HostState {
 		}
 		want.ENIs = append(want.ENIs, h)
 	}
+	for _, a := range p.holdings() {
+		if h := a.holder; h.Done && !p.disputed(h) {
+			want.Pods = append(want.Pods, HostPod{Key: h.Key, Pod: h.Pod, Addr: a.addr})
+		}
+	}
 	return want
+}
+
+// disputed tells whether another sandbox holds, or was given, the same pod's interface: whose the host veth is cannot be
+// told by its name then.
+func (p *Pool) disputed(h *holding) bool {
+	s, ok := slotOf(h.Key, h.Pod)
+	return h.stale || ok && len(p.rivals[s]) > 1
 }
 
 // HostReading says when a report was made, and whether it counts as an audit: only audits count towards the evidence that
@@ -46,9 +58,9 @@ type Evidence string
 
 // Kinds of evidence.
 const (
-	Interrupted Evidence = "interrupted" // restored, never done, and no route
-	Vanished    Evidence = "vanished"    // two audits in a row did not see its route
-	Replaced    Evidence = "replaced"    // the pod name has a newer sandbox, done, and its own route is gone
+	Interrupted Evidence = "interrupted" // restored, never done, and neither route nor veth
+	Vanished    Evidence = "vanished"    // two audits in a row saw neither its route nor its veth
+	Replaced    Evidence = "replaced"    // the pod name has a newer sandbox, done, and its own route and veth are gone
 )
 
 // Ended is an allocation that evidence has ended.

@@ -78,9 +78,19 @@ type HostENI struct {
 type HostState struct {
 	VPCCIDRs []netip.Prefix
 	ENIs     []HostENI // by device index
+	Pods     []HostPod // by address
 }
 
-// PodRoute is one live pod as the kernel shows it: a route in the pods table over a link that exists.
+// HostPod is a sandbox whose interface is in place and that nobody disputes its pod: what the host's end of it has lost may
+// be put back.
+type HostPod struct {
+	Key  Key
+	Pod  Pod
+	Addr netip.Addr
+}
+
+// PodRoute is one live pod as the kernel shows it: a route in the pods table over a link that exists, or a host veth that
+// was built for the address (its route may have been deleted by others).
 type PodRoute struct {
 	Addr netip.Addr
 	Link string // host veth
