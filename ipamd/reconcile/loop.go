@@ -33,7 +33,7 @@ const (
 	commandBurst = 256
 )
 
-// Config is all that a Loop needs. Annotator, Clock, Logger and Seam may be nil.
+// Config is all that a Loop needs. Annotator, Clock, Logger, Seam and Ended may be nil.
 type Config struct {
 	Settings  pool.Settings
 	Cloud     Cloud
@@ -43,6 +43,7 @@ type Config struct {
 	Clock     func() time.Time // wall clock: it stamps what is persisted
 	Logger    *slog.Logger
 	Seam      Seam
+	Ended     func(pool.Ended) // told of each allocation that evidence has ended
 }
 
 // Loop owns the pool of one node. Make it with New, start it with Run; everything else may be called from any goroutine.
@@ -75,6 +76,9 @@ func New(cfg Config) *Loop {
 	}
 	if cfg.Seam == nil {
 		cfg.Seam = direct
+	}
+	if cfg.Ended == nil {
+		cfg.Ended = func(pool.Ended) {}
 	}
 	return &Loop{
 		cfg:      cfg,

@@ -108,7 +108,9 @@ func (l *Loop) startHost(ctx context.Context, now time.Time) {
 	}
 	if h.compare {
 		h.compare = false
-		if !reflect.DeepEqual(l.pool.HostState(), h.applied) {
+		want := l.pool.HostState()
+		want.Pods = h.applied.Pods // no reason by themselves: the plugin builds them
+		if !reflect.DeepEqual(want, h.applied) {
 			h.trigger("wanted state changed")
 			h.urgent = true
 		}
@@ -145,6 +147,7 @@ func (l *Loop) startHost(ctx context.Context, now time.Time) {
 		}
 		h.retry = 0
 		for _, ended := range l.pool.FoldHost(report, reading) {
+			l.cfg.Ended(ended)
 			l.log.Warn("allocation ended by evidence", "evidence", string(ended.Evidence), "pod", ended.Pod.Namespace+"/"+ended.Pod.Name,
 				"sandbox", ended.Key.Sandbox, "addr", ended.Addr.String())
 		}
