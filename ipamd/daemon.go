@@ -72,6 +72,7 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	d.metrics = introspect.NewMetrics(registry, d.figures.read)
+	d.metrics.Repairable(hostnet.Kinds()...)
 
 	bootID, err := readBootID()
 	if err != nil {
@@ -87,6 +88,8 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 	if d.host, err = hostnet.New(hostnet.Config{
 		MTU: settings.ENIMTU, VethPrefix: settings.VethPrefix,
 		ExternalSNAT: settings.ExternalSNAT, NodePort: settings.NodePort,
+		Veth:     func(key pool.Key, pod pool.Pod) string { return hostVeth(settings.VethPrefix, key, pod) },
+		Repaired: d.metrics.Repaired, Event: d.event,
 		Logger: log.With("part", "hostnet"),
 	}); err != nil {
 		return nil, err
@@ -112,6 +115,7 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 		Annotator: d.annotation.annotator(),
 		Logger:    log.With("part", "reconcile"),
 		Seam:      counted(d.metrics),
+		Ended:     func(pool.Ended) { d.metrics.Deleted("evidence") },
 	})
 	d.figures.loop, d.figures.pending = d.loop, d.annotation.pending
 	d.serveWith(answers)
@@ -136,6 +140,13 @@ func (d *daemon) called(call cloud.Call) {
 	d.metrics.Called(introspect.Call{Service: call.Service, Action: call.Action, Took: call.Took, Code: call.Code, Failed: call.Err != nil})
 	if call.Err != nil {
 		d.log.Debug("call failed", "service", call.Service, "action", call.Action, "took", call.Took, "err", call.Err)
+	}
+}
+
+// event tells people in the cluster, where there is a way to the API server.
+func (d *daemon) event(reason, message string) {
+	if d.annotation != nil && d.annotation.events != nil {
+		d.annotation.events.Warn(reason, message)
 	}
 }
 

@@ -83,6 +83,7 @@ type statusPage struct {
 	reconcile.Status
 	LockError   string `json:",omitempty"` // why there is no lock file
 	Annotations annotationPage
+	Warnings    []string // what is wrong on the node that the daemon cannot put right
 	Kernel      []string // what the kernel holds of ours, as lines of text
 	KernelError string   `json:",omitempty"`
 }
@@ -101,6 +102,7 @@ func (d *daemon) statusPage(ctx context.Context) (any, error) {
 	page := statusPage{Status: status, LockError: d.lock.problem(), Annotations: annotationPage{
 		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Pending: d.annotation.pending(),
 	}}
+	page.Warnings = d.host.Warnings()
 	dump, err := d.host.Dump(ctx)
 	if err != nil {
 		page.KernelError = err.Error()

@@ -2,8 +2,8 @@
 // nftables table that decides by which ENI a packet leaves and what is source-translated.
 //
 // It owns everything that carries its numbers (numbers.go): it writes them, repairs them and removes them with Clean. It
-// never touches an object that is not its own, never moves a link between namespaces, and writes no pod's link or route:
-// those are the plugin's, hostnet only reports them. It knows nothing of EC2 or Kubernetes.
+// never touches an object that is not its own, and never moves a link between namespaces. A pod's link and route are the
+// plugin's: hostnet reports them, and puts the route back where others have deleted it under a living pod. It knows nothing of EC2 or Kubernetes.
 //
 // The cost of a packet does not depend on the number of pods: one rule looks up the table of pods, one nftables map gives
 // the ENI of a source address. Start with desired.go, which turns the wanted pool.HostState into a State, then Apply here.
@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,8 +33,15 @@ type Config struct {
 	ExternalSNAT bool
 	// NodePort makes replies to connections that came in for an address of the node leave by the ENI that they came by.
 	NodePort bool
-	// Logger gets one line for each repair.
+	// Veth names the host's link of a sandbox. Nil: what a pod has lost on the host is not put back.
+	Veth func(pool.Key, pool.Pod) string
+	// Logger gets one line for each pass that changed something: a warning if it put right what others had changed.
 	Logger *slog.Logger
+	// Repaired, unless nil, is told of every object that was put right after others had changed it, by its kind (one of
+	// Kinds). What is set up first, or wanted anew, is no repair.
+	Repaired func(kind string)
+	// Event, unless nil, is told what a person must put right: a reason of one word, and a sentence.
+	Event func(reason, message string)
 	// Around, unless nil, carries out every single change of the kernel. Points are "kernel <verb> <kind>", such as
 	// "kernel add rule"; a whole nftables transaction is one change.
 	Around Around
@@ -49,8 +57,12 @@ type Host struct {
 	log     *slog.Logger
 	changes chan struct{}
 
-	mu    sync.Mutex // one reader or writer of the kernel at a time
-	links []string   // names of the ENI links of the last Apply: what Dump shows besides our own objects
+	mu      sync.Mutex // one reader or writer of the kernel at a time
+	links   []string   // names of the ENI links of the last Apply: what Dump shows besides our own objects
+	memory  memory
+	repeats repeats
+	rivals  []string // foreign rules that get pods' packets before ours do, as last seen
+	culprit string   // the last complaint about repeated repairs
 }
 
 // vethPrefixMax leaves the rest of a link's name (15 bytes) to the eleven hex digits that name a pod.
@@ -65,6 +77,12 @@ func New(cfg Config) (*Host, error) {
 		return nil, fmt.Errorf("make host network: veth prefix %q is not 1 to %d plain characters", cfg.VethPrefix, vethPrefixMax)
 	case cfg.MTU < 0:
 		return nil, fmt.Errorf("make host network: MTU %d is negative", cfg.MTU)
+	}
+	if cfg.Repaired == nil {
+		cfg.Repaired = func(string) {}
+	}
+	if cfg.Event == nil {
+		cfg.Event = func(string, string) {}
 	}
 	if cfg.Around == nil {
 		cfg.Around = func(_ string, run func() error) error { return run() }
@@ -83,7 +101,7 @@ func (h *Host) Changes() <-chan struct{} { return h.changes }
 func (h *Host) Apply(ctx context.Context, want pool.HostState) (pool.HostReport, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k, err := openKernel()
+	k, err := h.openKernel()
 	if err != nil {
 		return pool.HostReport{}, fmt.Errorf("apply host state: %w", err)
 	}
@@ -95,17 +113,21 @@ func (h *Host) Apply(ctx context.Context, want pool.HostState) (pool.HostReport,
 	}
 	names := matchLinks(want.ENIs, present)
 	desired := Desired(h.cfg, want, names)
+	desired.Pods = standing(h.cfg, want, veths(h.cfg.VethPrefix, present))
 	h.links = desired.linkNames()
 
 	found, err := k.observe(present, desired)
 	if err != nil {
 		return pool.HostReport{}, fmt.Errorf("apply host state: %w", err)
 	}
+	h.watchRivals(foreignRules(k.foreign, want, h.cfg.VethPrefix))
 	steps := difference(desired, found)
+	drift := h.memory.drift(desired, found, k.index, steps)
+	left, repairErr := h.repair(ctx, k, steps, drift)
+	h.memory.keep(desired, k.index, left)
 	if len(steps) == 0 {
 		return report(want, names, desired, found), nil
 	}
-	repairErr := h.repair(ctx, k, steps)
 
 	if present, err = k.readLinks(); err == nil {
 		found, err = k.observe(present, desired)
@@ -120,20 +142,36 @@ func (h *Host) Apply(ctx context.Context, want pool.HostState) (pool.HostReport,
 }
 
 // repair carries out the steps in their order. One that fails does not stop the others: an ENI that is not well must not
-// hold up its neighbours.
-func (h *Host) repair(ctx context.Context, k *kernel, steps []step) error {
+// hold up its neighbours. It gives the steps that were not carried out, and whether they were drift.
+func (h *Host) repair(ctx context.Context, k *kernel, steps []step, drift map[string]bool) (left map[string]bool, err error) {
 	var errs []error
+	var set, repaired []step
+	left = make(map[string]bool)
 	for _, s := range steps {
+		drifted := drift[s.String()]
 		if err := ctx.Err(); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		if err := h.cfg.Around(s.point(), func() error { return s.do(k) }); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+			left[s.String()] = drifted
+			if !slices.ContainsFunc(errs, func(e error) bool { return errors.Is(e, err) }) {
+				errs = append(errs, err)
+			}
 			continue
 		}
-		h.log.Info("kernel state repaired", "step", s.String())
+		err := h.cfg.Around(s.point(), func() error { return s.do(k) })
+		switch {
+		case err != nil && s.pod:
+			left[s.String()] = drifted
+			h.log.Warn("pod's state on the host not put back", "step", s.String(), "err", err)
+		case err != nil:
+			left[s.String()] = drifted
+			errs = append(errs, fmt.Errorf("%s: %w", s, err))
+		case drifted:
+			repaired = append(repaired, s)
+		default:
+			set = append(set, s)
+		}
 	}
-	return errors.Join(errs...)
+	h.tell(set, repaired)
+	return left, errors.Join(errs...)
 }
 
 // Dump is the text of everything of ours that the kernel holds, in the form of State.String.
@@ -143,7 +181,7 @@ func (h *Host) Dump(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	k, err := openKernel()
+	k, err := h.openKernel()
 	if err != nil {
 		return "", fmt.Errorf("dump host state: %w", err)
 	}
@@ -169,7 +207,7 @@ func (h *Host) Dump(ctx context.Context) (string, error) {
 func (h *Host) Clean(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	k, err := openKernel()
+	k, err := h.openKernel()
 	if err != nil {
 		return fmt.Errorf("clean host state: %w", err)
 	}
@@ -182,8 +220,8 @@ func (h *Host) Clean(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("clean host state: %w", err)
 	}
-	h.links = nil
-	if err := h.repair(ctx, k, removal(found)); err != nil {
+	h.links, h.memory = nil, memory{}
+	if _, err := h.repair(ctx, k, removal(found), nil); err != nil {
 		return fmt.Errorf("clean host state: %w", err)
 	}
 	return nil

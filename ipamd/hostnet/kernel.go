@@ -25,6 +25,17 @@ type kernel struct {
 	nft   *nftables.Conn
 	index map[string]int // link name to index
 	name  map[int]string
+
+	vethPrefix string
+	foreign    []netlink.Rule // the rules of others, as last observed
+}
+
+func (h *Host) openKernel() (*kernel, error) {
+	k, err := openKernel()
+	if err == nil {
+		k.vethPrefix = h.cfg.VethPrefix
+	}
+	return k, err
 }
 
 func openKernel() (*kernel, error) {

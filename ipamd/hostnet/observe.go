@@ -22,9 +22,11 @@ func (k *kernel) observe(present []presentLink, want State) (State, error) {
 		return State{}, err
 	}
 	s.Forwarding = forward != 0
+	s.Veths = veths(k.vethPrefix, present)
 	if err := s.observeLinks(present, want); err != nil {
 		return State{}, err
 	}
+	k.foreign = nil
 	rules, err := dump("rules", func() ([]netlink.Rule, error) { return k.nl.RuleList(unix.AF_INET) })
 	if err != nil {
 		return State{}, err
@@ -32,6 +34,8 @@ func (k *kernel) observe(present []presentLink, want State) (State, error) {
 	for _, r := range rules {
 		if ours(r) {
 			s.Rules = append(s.Rules, foundRule(r))
+		} else {
+			k.foreign = append(k.foreign, r)
 		}
 	}
 	filter := &netlink.Route{Table: unix.RT_TABLE_UNSPEC, Protocol: protocol}

@@ -16,6 +16,7 @@ type step struct {
 	verb, kind string
 	object     string
 	do         func(k *kernel) error
+	pod        bool // of one pod: whether it succeeds is no other's business
 }
 
 // Kinds of object.
@@ -26,7 +27,18 @@ const (
 	kindRoute   = "route"
 	kindRule    = "rule"
 	kindNFT     = "nftables"
+
+	kindNeighbour = "neighbour"
 )
+
+// Kinds are the kinds of object that can be repaired.
+func Kinds() []string {
+	return []string{kindAddress, kindLink, kindNFT, kindRoute, kindRule, kindSysctl}
+}
+
+func change(verb, kind, object string, do func(k *kernel) error) step {
+	return step{verb: verb, kind: kind, object: object, do: do}
+}
 
 func (s step) point() string  { return "kernel " + s.verb + " " + s.kind }
 func (s step) String() string { return s.verb + " " + s.object }
@@ -36,23 +48,24 @@ func (s step) String() string { return s.verb + " " + s.object }
 func difference(want, found State) []step {
 	var steps []step
 	if want.Forwarding && !found.Forwarding {
-		steps = append(steps, step{"set", kindSysctl, "net.ipv4.ip_forward", func(*kernel) error { return writeSysctl(forwardingFile, 1) }})
+		steps = append(steps, change("set", kindSysctl, "net.ipv4.ip_forward", func(*kernel) error { return writeSysctl(forwardingFile, 1) }))
 	}
 	steps = append(steps, linkSteps(want, found)...)
 	for _, a := range want.Addrs {
 		if !slices.ContainsFunc(found.Addrs, a.same) {
-			steps = append(steps, step{"add", kindAddress, a.String(), func(k *kernel) error { return k.nl.AddrAdd(k.link(a.Link), a.wire()) }})
+			steps = append(steps, change("add", kindAddress, a.String(), func(k *kernel) error { return k.nl.AddrAdd(k.link(a.Link), a.wire()) }))
 		}
 	}
 	for _, r := range missing(want.Routes, found.Routes) {
-		steps = append(steps, step{"set", kindRoute, r.String(), func(k *kernel) error { return k.nl.RouteReplace(k.routeWire(r)) }})
+		steps = append(steps, change("set", kindRoute, r.String(), func(k *kernel) error { return k.nl.RouteReplace(k.routeWire(r)) }))
 	}
 	for _, r := range missing(want.Rules, found.Rules) {
-		steps = append(steps, step{"add", kindRule, r.String(), func(k *kernel) error { return k.nl.RuleAdd(r.wire()) }})
+		steps = append(steps, change("add", kindRule, r.String(), func(k *kernel) error { return k.nl.RuleAdd(r.wire()) }))
 	}
 	if !sameTable(want.NFT, found.NFT) {
-		steps = append(steps, step{"write", kindNFT, "nftables table", func(k *kernel) error { return k.writeTable(want.NFT, found.NFT) }})
+		steps = append(steps, change("write", kindNFT, "nftables table", func(k *kernel) error { return k.writeTable(want.NFT, found.NFT) }))
 	}
+	steps = append(steps, podSteps(want, found)...)
 	return append(steps, obsolete(want, found)...)
 }
 
@@ -61,19 +74,19 @@ func difference(want, found State) []step {
 func obsolete(want, found State) []step {
 	var steps []step
 	for _, r := range missing(found.Rules, want.Rules) {
-		steps = append(steps, step{"remove", kindRule, r.String(), func(k *kernel) error { return k.removeRule(r) }})
+		steps = append(steps, change("remove", kindRule, r.String(), func(k *kernel) error { return k.removeRule(r) }))
 	}
 	for _, r := range found.Routes {
 		replaced := func(w Route) bool { return w.Table == r.Table && w.Dst == r.Dst && w.Metric == r.Metric }
 		if !slices.ContainsFunc(want.Routes, replaced) {
-			steps = append(steps, step{"remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
+			steps = append(steps, change("remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }))
 		}
 	}
 	for _, a := range found.Addrs {
 		if !a.Foreign && !slices.ContainsFunc(want.Addrs, a.same) {
-			steps = append(steps, step{"remove", kindAddress, a.String(), func(k *kernel) error {
+			steps = append(steps, change("remove", kindAddress, a.String(), func(k *kernel) error {
 				return gone(k.nl.AddrDel(k.link(a.Link), a.wire()))
-			}})
+			}))
 		}
 	}
 	return steps
@@ -83,15 +96,15 @@ func obsolete(want, found State) []step {
 func removal(found State) []step {
 	var steps []step
 	if found.NFT != nil {
-		steps = append(steps, step{"remove", kindNFT, "nftables table", func(k *kernel) error {
+		steps = append(steps, change("remove", kindNFT, "nftables table", func(k *kernel) error {
 			k.nft.DelTable(table())
 			return gone(k.nft.Flush())
-		}})
+		}))
 	}
 	steps = append(steps, obsolete(State{}, found)...)
 	for _, p := range found.Pods {
 		r := Route{Table: tablePods, Dst: netip.PrefixFrom(p.Addr, p.Addr.BitLen()), Link: p.Link}
-		steps = append(steps, step{"remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }})
+		steps = append(steps, change("remove", kindRoute, r.String(), func(k *kernel) error { return gone(k.nl.RouteDel(k.routeWire(r))) }))
 	}
 	return steps
 }
@@ -106,17 +119,17 @@ func linkSteps(want, found State) []step {
 		}
 		f := found.Links[i]
 		if f.RPFilter != w.RPFilter {
-			steps = append(steps, step{"set", kindSysctl, "rp_filter of " + w.Name, func(*kernel) error {
+			steps = append(steps, change("set", kindSysctl, "rp_filter of "+w.Name, func(*kernel) error {
 				return writeSysctl(rpFilterFile(w.Name), w.RPFilter)
-			}})
+			}))
 		}
 		if w.MTU != 0 && f.MTU != w.MTU {
-			steps = append(steps, step{"resize", kindLink, fmt.Sprintf("link %s to MTU %d", w.Name, w.MTU), func(k *kernel) error {
+			steps = append(steps, change("resize", kindLink, fmt.Sprintf("link %s to MTU %d", w.Name, w.MTU), func(k *kernel) error {
 				return k.nl.LinkSetMTU(k.link(w.Name), w.MTU)
-			}})
+			}))
 		}
 		if w.Up && !f.Up {
-			steps = append(steps, step{"start", kindLink, "link " + w.Name, func(k *kernel) error { return k.nl.LinkSetUp(k.link(w.Name)) }})
+			steps = append(steps, change("start", kindLink, "link "+w.Name, func(k *kernel) error { return k.nl.LinkSetUp(k.link(w.Name)) }))
 		}
 	}
 	return steps

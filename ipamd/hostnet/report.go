@@ -12,7 +12,7 @@ import (
 
 // report says what the kernel was seen to hold: nothing in it is concluded from a request that was merely sent.
 func report(want pool.HostState, names map[string]string, desired, found State) pool.HostReport {
-	r := pool.HostReport{Pods: slices.Clone(found.Pods)}
+	r := pool.HostReport{Pods: alive(found)}
 	if !baseStands(desired, found) {
 		return r
 	}

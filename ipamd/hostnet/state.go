@@ -16,7 +16,8 @@ type State struct {
 	Addrs      []Address
 	Rules      []Rule          // by priority, then text
 	Routes     []Route         // by table, then destination; without the pods' table
-	Pods       []pool.PodRoute // found only: the plugin writes them
+	Pods       []pool.PodRoute // found: all; wanted: those that are put back where they are missing (the plugin writes them)
+	Veths      []Veth          // found only, and not in the text
 	NFT        *Table          // nil: there is none
 }
 
@@ -124,7 +125,7 @@ func (s State) String() string {
 		fmt.Fprintln(&b, r)
 	}
 	for _, p := range s.Pods {
-		fmt.Fprintf(&b, "route table %d %s dev %s\n", tablePods, p.Addr, p.Link)
+		fmt.Fprintln(&b, podRouteText(p))
 	}
 	if s.NFT != nil {
 		b.WriteString(s.NFT.String())

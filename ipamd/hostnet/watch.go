@@ -16,9 +16,10 @@ import (
 
 // Run watches the namespace's links, IPv4 addresses, routes and rules, and feeds Changes; the first value comes as soon as it
 // watches, for all that changed before. It returns nil when ctx ends, and an error when it cannot watch. It does not tell its
-// own Apply's changes from others': the Apply that follows finds nothing to do. The pods' links and routes are left out: they
-// come and go with every pod, an Apply for each burst would take its time from the ADDs, and nothing of ours depends on them
-// (the audit looks after them).
+// own Apply's changes from others': the Apply that follows finds nothing to do. The pods' links and new routes are left out:
+// they come and go with every pod, an Apply for each burst would take its time from the ADDs, and nothing of ours depends on
+// them (the audit looks after them). A pod's route that is deleted is another matter: the routes of pods that end go with their
+// links, of which the kernel makes no note (fib_table_flush), so one that is noted was deleted under a living pod.
 func (h *Host) Run(ctx context.Context) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE)
@@ -52,14 +53,14 @@ func (h *Host) Run(ctx context.Context) error {
 	}
 }
 
-// concerns says whether a message of the kernel is about more than a pod's link or a pod's route. What cannot be read
+// concerns says whether a message of the kernel is about more than a pod's link or a pod's new route. What cannot be read
 // concerns.
 func (h *Host) concerns(message syscall.NetlinkMessage) bool {
 	switch message.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		link, err := netlink.LinkDeserialize(nil, message.Data)
 		return err != nil || !strings.HasPrefix(link.Attrs().Name, h.cfg.VethPrefix)
-	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+	case unix.RTM_NEWROUTE:
 		return routeTable(message.Data) != tablePods
 	default:
 		return true

@@ -144,6 +144,8 @@ func TestMetrics(t *testing.T) {
 	m.Called(Call{Service: "imds", Action: "mac", Took: time.Millisecond, Failed: true})
 	m.Request("set", "ok", time.Millisecond)
 	m.Written(3 * time.Millisecond)
+	m.Repairable("route", "rule")
+	m.Repaired("rule")
 
 	want := `
 # HELP awscni_add_ip_req_count requests for an address

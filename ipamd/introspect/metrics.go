@@ -25,7 +25,7 @@ type Metrics struct {
 
 	addRequests, noAddress                                     prometheus.Counter
 	delRequests, ec2Requests, ec2Errors, apiErrors, reconciles *prometheus.CounterVec
-	annotationRequests                                         *prometheus.CounterVec
+	annotationRequests, kernelRepairs                          *prometheus.CounterVec
 	apiLatency                                                 *prometheus.SummaryVec
 	annotationLatency                                          *prometheus.HistogramVec
 	addSeconds, annotationWritten                              prometheus.Histogram
@@ -43,6 +43,7 @@ func NewMetrics(registry *prometheus.Registry, figures func() (f Figures, ok boo
 		ec2Errors:          prometheus.NewCounterVec(counterOpts(ec2ErrorCount), ec2ErrorCount.labels),
 		apiErrors:          prometheus.NewCounterVec(counterOpts(apiErrorCount), apiErrorCount.labels),
 		reconciles:         prometheus.NewCounterVec(counterOpts(reconcileCount), reconcileCount.labels),
+		kernelRepairs:      prometheus.NewCounterVec(counterOpts(kernelRepairs), kernelRepairs.labels),
 		annotationRequests: prometheus.NewCounterVec(counterOpts(annotationRequests), annotationRequests.labels),
 		apiLatency:         prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: apiLatency.name, Help: apiLatency.help}, apiLatency.labels),
 		annotationLatency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -53,7 +54,7 @@ func NewMetrics(registry *prometheus.Registry, figures func() (f Figures, ok boo
 			Name: annotationWritten.name, Help: annotationWritten.help, Buckets: requestBuckets()}),
 	}
 	registry.MustRegister(m.addRequests, m.noAddress, m.delRequests, m.ec2Requests, m.ec2Errors, m.apiErrors, m.reconciles,
-		m.annotationRequests, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, gauges{figures})
+		m.annotationRequests, m.kernelRepairs, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, gauges{figures})
 	return m
 }
 
@@ -80,11 +81,22 @@ func (m *Metrics) Added(took time.Duration, noAddress bool) {
 	}
 }
 
-// Deleted counts an address that was given back, by what led to it: "del", "pending", "abort", "gc".
+// Deleted counts an address that was given back, by what led to it: "del", "pending", "abort", "gc", "evidence".
 func (m *Metrics) Deleted(reason string) { m.delRequests.WithLabelValues(reason).Inc() }
 
 // Reconciled counts an effect of the loop by kind ("cloud", "host", "save") and result ("ok", "error").
 func (m *Metrics) Reconciled(kind, result string) { m.reconciles.WithLabelValues(kind, result).Inc() }
+
+// Repairable names the kinds that Repaired will speak of, so that each is there, as 0, before its first repair: an alarm on
+// growth would miss a counter that begins with 1.
+func (m *Metrics) Repairable(kinds ...string) {
+	for _, kind := range kinds {
+		m.kernelRepairs.WithLabelValues(kind)
+	}
+}
+
+// Repaired counts an object in the kernel that others had removed or changed, by kind, and that was put right.
+func (m *Metrics) Repaired(kind string) { m.kernelRepairs.WithLabelValues(kind).Inc() }
 
 // Call is one call of EC2 or the metadata service.
 type Call struct {

@@ -23,7 +23,7 @@ var (
 	assignedPerENI  = metric{"awscni_assigned_ip_per_eni", "gauge", []string{"eni"}, "addresses that pods hold, by ENI"}
 	noAvailableIPs  = metric{"awscni_no_available_ip_addresses", "counter", nil, "pods that got no address in time"}
 	addIPReqCount   = metric{"awscni_add_ip_req_count", "counter", nil, "requests for an address"}
-	delIPReqCount   = metric{"awscni_del_ip_req_count", "counter", []string{"reason"}, "addresses given back, by reason: del, pending (left while the daemon was down), abort (the plugin went away), gc"}
+	delIPReqCount   = metric{"awscni_del_ip_req_count", "counter", []string{"reason"}, "addresses given back, by reason: del, pending (left while the daemon was down), abort (the plugin went away), gc, evidence (no word from the runtime, but the pod's route and veth were gone)"}
 	reconcileCount  = metric{"awscni_reconcile_count", "counter", []string{"fn", "result"}, "effects of the loop by kind (cloud, host, save, annotate) and result (ok, error)"}
 	ec2ReqCount     = metric{"awscni_ec2api_req_count", "counter", []string{"fn"}, "EC2 calls by action"}
 	ec2ErrorCount   = metric{"awscni_ec2api_error_count", "counter", []string{"fn"}, "failed EC2 calls by action"}
@@ -32,6 +32,7 @@ var (
 	coolingIPs      = metric{"vpccni_cooling_ip_addresses", "gauge", nil, "released addresses that may not be used again yet"}
 	waitingPods     = metric{"vpccni_waiting_pods", "gauge", nil, "pods that wait for an address"}
 	addSeconds      = metric{"vpccni_add_seconds", "histogram", nil, "seconds from a request for an address to its answer"}
+	kernelRepairs   = metric{"vpccni_kernel_repairs_total", "counter", []string{"kind"}, "objects of ours in the kernel that others removed or changed and that were put right, by kind (address, link, nftables, route, rule, sysctl); alarm when it grows: pods lost packets"}
 	annotateOwned   = metric{"vpccni_annotations_owned", "gauge", nil, "pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed"}
 	annotatePending = metric{"vpccni_annotations_pending", "gauge", nil, "annotations whose wish the API server has not answered yet"}
 	stateTrouble    = metric{"vpccni_state_trouble", "gauge", []string{"kind"}, "1 while something is wrong with the state folder, by kind: load (this life began without the last one's state), save (no pod can start), lock (there is no lock file)"}
@@ -43,7 +44,7 @@ var (
 
 func metrics() []metric {
 	return []metric{
-		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount,
+		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount, kernelRepairs,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
 		annotateOwned, annotatePending, stateTrouble, annotationRequests, annotationSeconds, annotationWritten,
 	}
