@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
 
 // points are all names that the hook is told of: tests that kill the daemon at each of them go by this list.
 var points = []string{
-	"kernel add address", "kernel add rule",
+	"kernel add address", "kernel add route", "kernel add rule",
 	"kernel remove address", "kernel remove nftables", "kernel remove route", "kernel remove rule",
-	"kernel resize link", "kernel set route", "kernel set sysctl", "kernel start link",
+	"kernel resize link", "kernel set neighbour", "kernel set route", "kernel set sysctl", "kernel start link",
 	"kernel write nftables",
 }
 
@@ -24,6 +26,7 @@ func TestEveryChangeOfTheKernelPassesTheHook(t *testing.T) {
 	var seen []string
 	refuse, after := true, errors.New("told nobody")
 	cfg := settings()
+	cfg.Veth = vethOf
 	cfg.Around = func(point string, run func() error) error {
 		seen = append(seen, point)
 		if refuse {
@@ -58,6 +61,10 @@ func TestEveryChangeOfTheKernelPassesTheHook(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	l.pluginPod("eniaaaa", podB, false)
+	want := wanted()
+	want.Pods = []pool.HostPod{wantedPod("eniaaaa", podB)}
+	l.applyOnce(h, want)
 	l.clean(h)
 	slices.Sort(seen)
 	if diff := cmp.Diff(points, slices.Compact(seen)); diff != "" {

@@ -278,7 +278,7 @@ func (l *lab) others() string {
 	return strings.Join(lines, "\n")
 }
 
-func TestForeignStateIsNeverTouchedAndCleanLeavesNothing(t *testing.T) {
+func TestB40ForeignStateIsNeverTouchedAndCleanLeavesNothing(t *testing.T) {
 	l := newLab(t, labOptions{})
 	l.foreign()
 	before := l.others()

@@ -55,9 +55,10 @@ func catchesPods(r netlink.Rule, want pool.HostState, vethPrefix string) bool {
 		return true // what it does not catch now it will: it asks for all addresses of the ENIs every five minutes
 	case r.Table == unix.RT_TABLE_LOCAL, r.Table == tableMain && r.SuppressPrefixlen >= 0:
 		return false // the kernel's own; and the main table without its default route
-	case r.Mark != 0, r.OifName != "", r.Invert, r.IifName != "" && !strings.HasPrefix(r.IifName, vethPrefix):
+	case r.Mark != 0, r.OifName != "", r.Invert:
 		return false
 	}
+	otherLinks := r.IifName != "" && !strings.HasPrefix(r.IifName, vethPrefix) // only packets to pods come by those
 	from, to := prefixOf(r.Src), prefixOf(r.Dst)
 	for _, eni := range want.ENIs {
 		decides := priorityOfMain
@@ -66,7 +67,7 @@ func catchesPods(r netlink.Rule, want pool.HostState, vethPrefix string) bool {
 		}
 		for _, addr := range eni.Addresses {
 			toPod := r.Priority < priorityPods && to.Contains(addr)
-			fromPod := r.Priority < decides && to.Bits() == 0 && from.Contains(addr) && (r.Table != tableMain || eni.Device != 0)
+			fromPod := !otherLinks && r.Priority < decides && to.Bits() == 0 && from.Contains(addr) && (r.Table != tableMain || eni.Device != 0)
 			if toPod || fromPod {
 				return true
 			}
