@@ -306,3 +306,22 @@ func TestB42OnlyTheResultIsOnStdout(t *testing.T) {
 	}
 	w.daemon = nil
 }
+
+// A firewall is restarted and flushes everything, and a sysctl file is applied again: pods of a secondary ENI have no way out
+// until it is repaired, which does not wait for the audit.
+func TestB35FlushedRulesetAndSwitchesComeBackAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.add("a")
+	w.add("b")
+	p := w.add("c")
+	before := w.view().Kernel
+	w.inNodeRun("nft", "flush", "ruleset")
+	w.await("the ruleset is back", func() bool { return cmp.Equal(before, w.view().Kernel) })
+	w.reaches(p, ec2Addr+":80")
+	w.check(w.node.SetSysctl("net.ipv4.conf."+secondLink+".rp_filter", "1"))
+	w.check(w.node.SetSysctl("net.ipv4.ip_forward", "0"))
+	w.await("the switches are back", func() bool { return cmp.Equal(before, w.view().Kernel) })
+	w.reaches(p, ec2Addr+":80")
+	w.await("both are counted", func() bool { return w.metric(repairs("nftables")) == 1 && w.metric(repairs("sysctl")) == 2 })
+}

@@ -91,7 +91,13 @@ func repairs(kind string) string { return fmt.Sprintf("vpccni_kernel_repairs_tot
 // ip runs ip(8) in the node, as an administrator or another program there would.
 func (w *world) ip(args ...string) string {
 	w.t.Helper()
-	cmd := exec.Command("nsenter", append([]string{"--net=" + w.node.Path(), "ip"}, args...)...)
+	return w.inNodeRun("ip", args...)
+}
+
+// inNodeRun runs a program in the node's namespace and gives what it printed.
+func (w *world) inNodeRun(program string, args ...string) string {
+	w.t.Helper()
+	cmd := exec.Command("nsenter", append([]string{"--net=" + w.node.Path(), program}, args...)...)
 	output, err := cmd.CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("%s: %v: %s", cmd, err, output)

@@ -18,7 +18,7 @@ type memory struct {
 // came) has lost everything rightly.
 func (m *memory) drift(desired, found State, index map[string]int, steps []step) map[string]bool {
 	drifted := make(map[string]bool)
-	if !m.known {
+	if !m.known || len(steps) == 0 {
 		return drifted
 	}
 	before := m.desired

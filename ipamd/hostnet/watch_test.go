@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/nftables"
+
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
 
@@ -46,18 +48,38 @@ func TestRunDeliversChangesOfEveryKind(t *testing.T) {
 	awaitChange(t, h, "an address")
 	l.must(netlab.AddRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix("198.51.100.0/24"), Link: "eth0", Table: 9}))
 	awaitChange(t, h, "a route")
+	turn := func(file string, value int) {
+		l.must(l.node.Do(func() error { return writeSysctl(file, value) }))
+	}
+	turn(rpFilterFile("eth0"), 1)
+	awaitChange(t, h, "a reverse path filter")
+	turn(forwardingFile, 1)
+	awaitChange(t, h, "forwarding")
+	l.withTools(func(x tool) error { x.nft.AddTable(table()); return x.nft.Flush() })
+	awaitChange(t, h, "our nftables table")
+	l.withTools(func(x tool) error { x.nft.DelTable(table()); return x.nft.Flush() })
+	awaitChange(t, h, "the loss of our nftables table")
 	l.must(netlab.DelLink(l.node, "eth1"))
 	awaitChange(t, h, "a link")
 
-	// A pod's link and route come and go with every pod: no reason to look at everything.
+	// A pod's link and route come and go with every pod, and kube-proxy writes its table all the time: no reasons to look at
+	// everything.
+	l.withTools(func(x tool) error {
+		x.nft.AddTable(&nftables.Table{Name: "kube-proxy", Family: nftables.TableFamilyIPv4})
+		return x.nft.Flush()
+	})
 	l.must(netlab.Veth(netlab.End{NS: l.node, Name: "eni0123456789a"}, netlab.End{NS: l.outside, Name: "pod"}))
 	l.must(netlab.AddRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix("10.0.1.77/32"), Link: "eni0123456789a", Table: tablePods}))
 	l.must(netlab.DelLink(l.node, "eni0123456789a"))
 	select {
 	case <-h.Changes():
-		t.Error("a change was delivered for a pod's link and route")
+		t.Error("a change was delivered for a pod's link and route, or another's table")
 	case <-time.After(3 * changesInterval):
 	}
+	l.must(netlab.Veth(netlab.End{NS: l.node, Name: "eni0123456789a"}, netlab.End{NS: l.outside, Name: "pod"}))
+	l.must(netlab.AddRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix("10.0.1.77/32"), Link: "eni0123456789a", Table: tablePods}))
+	l.must(netlab.DelRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix("10.0.1.77/32"), Link: "eni0123456789a", Table: tablePods}))
+	awaitChange(t, h, "a route of a living pod was deleted")
 
 	cancel()
 	select {
