@@ -66,10 +66,8 @@ func TestB34VethWithoutRouteIsEvidenceOfLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, labOptions{})
-			cfg := settings()
-			cfg.Veth = vethOf
-			h := l.host(cfg)
-			l.apply(h, wanted())
+			h := l.counting()
+			l.apply(h.Host, wanted())
 			l.pluginPod("eniaaaa", podB, false)
 			for veth, addr := range c.others {
 				l.pluginPod(veth, addr, false)
@@ -79,15 +77,18 @@ func TestB34VethWithoutRouteIsEvidenceOfLife(t *testing.T) {
 			}
 			want := wanted()
 			want.Pods = c.pods
-			report := l.applyOnce(h, want)
+			report := l.applyOnce(h.Host, want)
 			if !slices.ContainsFunc(report.Pods, func(p pool.PodRoute) bool { return p.Addr == lost }) {
 				t.Errorf("the pod is taken for gone: %v", report.Pods)
 			}
 			if len(report.ENIs) != 2 {
 				t.Errorf("the node suffers: %v", report)
 			}
-			if got := strings.Contains(l.dump(h), "route table 7000 "+podB+" dev eniaaaa\n"); got != c.restored {
+			if got := strings.Contains(l.dump(h.Host), "route table 7000 "+podB+" dev eniaaaa\n"); got != c.restored {
 				t.Errorf("route restored: %v", got)
+			}
+			if got := slices.Contains(h.taken(), kindRoute); got != c.restored {
+				t.Errorf("counted as a repaired route: %v\n%s", got, &h.log)
 			}
 			if c.restored {
 				neighbours := l.neighbours("eniaaaa")
