@@ -13,6 +13,7 @@ import (
 // Names within the nftables table.
 const (
 	setInside  = "vpc"         // destinations that need no translation: the VPC's CIDRs
+	setOwn     = "own"         // all addresses of the ENIs that pods have or may have
 	mapSource  = "eni_of"      // pod's address -> chain that marks for its ENI
 	mapArrival = "in_eni"      // ENI's link -> chain that notes it in the connection's mark
 	mapMark    = "eni_of_mark" // noted ENI -> chain that marks for it
@@ -20,6 +21,7 @@ const (
 	chainArrive = "arrive"
 	chainLeave  = "leave"
 	chainSNAT   = "snat"
+	chainSpare  = "unclaimed"
 )
 
 func chainUseENI(device int) string  { return fmt.Sprintf("use_eni%d", device) }

@@ -116,6 +116,11 @@ func tableDamages() map[string]func(x tool) error {
 			}
 			return x.nft.Flush()
 		},
+		"own addresses flushed": func(x tool) error {
+			x.nft.FlushSet(&nftables.Set{Table: table(), Name: setOwn})
+			return x.nft.Flush()
+		},
+		"forward chain flushed": func(x tool) error { x.nft.FlushChain(x.chain(chainSpare)); return x.nft.Flush() },
 		"map flushed": func(x tool) error {
 			x.nft.FlushSet(&nftables.Set{Table: table(), Name: mapArrival})
 			return x.nft.Flush()

@@ -30,7 +30,7 @@ func (t SetType) key(text string) ([]byte, error) {
 			return nil, fmt.Errorf("encode element %q: %w", text, err)
 		}
 		return p.Addr().AsSlice(), nil
-	case SetAddrEnd:
+	case SetAddr, SetAddrEnd:
 		a, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, fmt.Errorf("encode element %q: %w", text, err)
@@ -110,7 +110,7 @@ func (t SetType) decode(found []nftables.SetElement) []Element {
 // text is the reverse of key, for all types but prefixes.
 func (t SetType) text(key []byte) string {
 	switch {
-	case t == SetAddrEnd && len(key) == addressLength:
+	case (t == SetAddr || t == SetAddrEnd) && len(key) == addressLength:
 		addr, _ := netip.AddrFromSlice(key)
 		return addr.String()
 	case t == SetLinkEnd:

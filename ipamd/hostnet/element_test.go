@@ -18,6 +18,7 @@ func TestElementsComeBackAsTheyWereWritten(t *testing.T) {
 	for typ, keys := range map[SetType][]string{
 		SetPrefix: {"0.0.0.0/5", "10.0.0.0/16", "10.1.0.0/16", "10.2.0.0/17", "100.64.0.0/10", "192.168.3.4/32", "224.0.0.0/3"},
 		// Verdicts come back in another form than they go, which the tests against the kernel see; here it is the keys.
+		SetAddr:    {"0.0.0.0", "10.0.1.10", "255.255.255.255"},
 		SetAddrEnd: {"0.0.0.0", "10.0.1.10", "255.255.255.255"},
 		SetLinkEnd: {`"a b"`, `"enp0s31f6.12345"`, `"eth0"`},
 		SetMarkEnd: {"0x00000002", "0x0000007f"},
@@ -44,7 +45,7 @@ func TestElementsComeBackAsTheyWereWritten(t *testing.T) {
 
 func TestBadKeysAreRefused(t *testing.T) {
 	for typ, key := range map[SetType]string{
-		SetPrefix: "10.0.0.0", SetAddrEnd: "10.0.0.0/8", SetLinkEnd: `"a-name-that-is-too-long"`, SetMarkEnd: "two", setUnknown: "x",
+		SetPrefix: "10.0.0.0", SetAddrEnd: "10.0.0.0/8", SetAddr: "10.0.0.0/8", SetLinkEnd: `"a-name-that-is-too-long"`, SetMarkEnd: "two", setUnknown: "x",
 	} {
 		if _, err := typ.encode([]Element{{Key: key}}); err == nil {
 			t.Errorf("%s: no error for %s", typ, key)

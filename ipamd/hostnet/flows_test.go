@@ -199,6 +199,38 @@ func TestEveryFlowArrivesWithoutSourceCheckDrops(t *testing.T) {
 	}
 }
 
+// An address that no pod has, because it is free or its pod has just ended: what comes for it ends on the node. Routed on, it
+// would leave by an ENI that does not hold its source, or go round.
+func TestPacketsForAddressesWithoutAPodEndOnTheNode(t *testing.T) {
+	for _, cfg := range variants() {
+		l := newLab(t, labOptions{})
+		l.populate()
+		l.apply(l.host(cfg), wanted())
+		l.nft(`table ip watch { chain out { type filter hook postrouting priority 200; ip daddr 10.0.2.12 oifname != "eni*" counter; }; }`, "-f", "-")
+		l.must(netlab.DelRoute(l.node, netlab.Route{Dst: netip.MustParsePrefix(podB + "/32"), Link: "eni0a00020c", Table: tablePods}))
+		for _, from := range []string{peerAddr, onpremAddr, podA, podC} {
+			l.shout(l.at(from), podB)
+		}
+		if text := l.nft("", "list", "table", "ip", "watch"); !strings.Contains(text, "counter packets 0 ") {
+			t.Errorf("packets went on:\n%s", text)
+		}
+		if n := l.drops(); n != 0 {
+			t.Errorf("%d packets from a wrong source", n)
+		}
+	}
+}
+
+// shout sends packets to an address, without hope for an answer.
+func (l *lab) shout(from *netlab.Namespace, to string) {
+	l.tb.Helper()
+	conn, err := from.DialContext(l.tb.Context(), "udp", to+":9")
+	l.must(err)
+	defer conn.Close()
+	for range 5 {
+		_, _ = conn.Write([]byte("x")) // fails where an earlier one had an answer after all, which the caller's counters show
+	}
+}
+
 // While one replaces the other, the incumbent's rules by pod address, its route of a pod and its ENI table stand beside ours.
 func TestFlowsBesideTheIncumbentsRules(t *testing.T) {
 	l := newLab(t, labOptions{rpFilter: 1})

@@ -101,7 +101,7 @@ func TestOneMoreAddressIsOneTransactionThatTouchesNothingElse(t *testing.T) {
 	if diff := cmp.Diff(addrs(podA, podB, podC, "10.0.2.14"), report.Addresses, compareAddrs); diff != "" {
 		t.Error(diff)
 	}
-	elements := regexp.MustCompile(`(?s)map eni_of \{.*?\n\t\}`)
+	elements := regexp.MustCompile(`(?s)(map eni_of|set own) \{.*?\n\t\}`)
 	after := l.nft("", "-a", "list", "table", "ip", tableName)
 	if diff := cmp.Diff(elements.ReplaceAllString(handles, ""), elements.ReplaceAllString(after, "")); diff != "" {
 		t.Errorf("something else was rewritten:\n%s", diff)

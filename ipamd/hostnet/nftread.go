@@ -127,6 +127,8 @@ func typeByName(name string) SetType {
 	switch name {
 	case setInside:
 		return SetPrefix
+	case setOwn:
+		return SetAddr
 	case mapSource:
 		return SetAddrEnd
 	case mapArrival:
@@ -163,6 +165,8 @@ func hookName(c *nftables.Chain) string {
 	switch *c.Hooknum {
 	case *nftables.ChainHookPrerouting:
 		return hookPrerouting
+	case *nftables.ChainHookForward:
+		return hookForward
 	case *nftables.ChainHookPostrouting:
 		return hookPostrouting
 	}

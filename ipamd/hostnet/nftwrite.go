@@ -94,10 +94,9 @@ func (tx *transaction) addChain(c Chain) {
 	var priority int32
 	if n, _ := fmt.Sscanf(c.Hook, "type %s hook %s priority %d;", &kind, &hook, &priority); n == 3 {
 		chain.Type = nftables.ChainType(kind)
-		chain.Hooknum = nftables.ChainHookPrerouting
-		if hook == hookPostrouting {
-			chain.Hooknum = nftables.ChainHookPostrouting
-		}
+		chain.Hooknum = map[string]*nftables.ChainHook{
+			hookPrerouting: nftables.ChainHookPrerouting, hookForward: nftables.ChainHookForward, hookPostrouting: nftables.ChainHookPostrouting,
+		}[hook]
 		chain.Priority = nftables.ChainPriorityRef(nftables.ChainPriority(priority))
 	}
 	tx.conn.AddChain(chain)

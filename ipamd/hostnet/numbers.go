@@ -54,6 +54,8 @@ const (
 	priorityArrive = -150
 	// priorityLeave is after destination NAT (-100): whether a packet leaves the VPC depends on where it really goes.
 	priorityLeave = -90
+	// priorityFilter is where packets are dropped (NF_IP_PRI_FILTER).
+	priorityFilter = 0
 	// prioritySNAT is where source NAT belongs (NF_IP_PRI_NAT_SRC).
 	prioritySNAT = 100
 

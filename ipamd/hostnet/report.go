@@ -61,7 +61,7 @@ func baseStands(desired, found State) bool {
 	}
 	for _, s := range desired.NFT.Sets {
 		i := found.NFT.set(s.Name)
-		if i < 0 || s.Name != mapSource && !slices.Equal(found.NFT.Sets[i].Elements, s.Elements) {
+		if i < 0 || s.Name != mapSource && s.Name != setOwn && !slices.Equal(found.NFT.Sets[i].Elements, s.Elements) {
 			return false
 		}
 	}

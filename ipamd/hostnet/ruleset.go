@@ -10,12 +10,15 @@ import (
 // desiredTable is the nftables table for the ENIs that are there (ascending by device). Each part of it is the answer to a
 // failure that was seen:
 //
-//   - It is three chains, not one. Where a packet came in is only to be seen before destination NAT (arrive); whether it
+//   - It is several chains, not one. Where a packet came in is only to be seen before destination NAT (arrive); whether it
 //     leaves the VPC is only known after it (leave), else a ClusterIP counts as outside; translation has its own hook (snat).
 //   - "Leaves the VPC" is decided once for a connection, when it is new, and kept in the connection's mark. Decided for
 //     each packet, the replies to a client outside that reached a pod directly (a load balancer with IP targets) would be
 //     sent out by the primary ENI.
 //   - Only our bits of a mark are ever written: kube-proxy and policy engines keep theirs in the same word.
+//   - What comes for an address that no pod has at the moment ends here (unclaimed). Routed on, it would go back to the VPC,
+//     which counts it as a packet from a wrong source, or go round. It is dropped, not refused: a pod that is just starting
+//     is reached by the second try.
 //   - The choice by source address is a verdict map, so its cost does not grow with the pods. Plain (hash) maps, as all
 //     keys are single addresses: one more address is one small transaction that disturbs no other.
 func desiredTable(cfg Config, want pool.HostState, there []pool.HostENI, names map[string]string) *Table {
@@ -25,6 +28,7 @@ func desiredTable(cfg Config, want pool.HostState, there []pool.HostENI, names m
 	translate := !cfg.ExternalSNAT && len(prefixes) > 0
 
 	t.addENIs(there)
+	t.addSpare(cfg, there)
 	t.addLeave(cfg, translate)
 	if cfg.NodePort {
 		t.addArrive(there, names)
@@ -61,6 +65,25 @@ func (t *Table) addENIs(there []pool.HostENI) {
 		}
 	}
 	t.Sets = append(t.Sets, sources)
+}
+
+// addSpare is the chain that ends packets for addresses of ours that are free or cooling: they have no route to a pod, so that
+// the default route leads them out again. A pod of the other CNI, while one replaces the other, has a link by the same names.
+func (t *Table) addSpare(cfg Config, there []pool.HostENI) {
+	own := Set{Name: setOwn, Type: SetAddr}
+	seen := make(map[netip.Addr]bool)
+	for _, eni := range there {
+		for _, addr := range eni.Addresses {
+			if addr.Is4() && !seen[addr] {
+				seen[addr] = true
+				own.Elements = append(own.Elements, Element{Key: addr.String()})
+			}
+		}
+	}
+	t.Sets = append(t.Sets, own)
+	t.Chains = append(t.Chains, Chain{Name: chainSpare, Hook: baseChain("filter", hookForward, priorityFilter), Rules: []Statement{
+		say("to an address of ours that no pod has: not back to the VPC", notToLinks(cfg.VethPrefix), toAny(setOwn), discard()),
+	}})
 }
 
 // addLeave is the chain that decides, after destination NAT, by which ENI a pod's packet leaves.
@@ -118,6 +141,7 @@ func (t *Table) addSNAT(there []pool.HostENI, names map[string]string) {
 // Hooks by their names in nft.
 const (
 	hookPrerouting  = "prerouting"
+	hookForward     = "forward"
 	hookPostrouting = "postrouting"
 )
 

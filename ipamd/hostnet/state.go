@@ -76,6 +76,7 @@ type SetType string
 // The types of set that the table uses.
 const (
 	SetPrefix   SetType = "ipv4_addr; flags interval"
+	SetAddr     SetType = "ipv4_addr"
 	SetAddrEnd  SetType = "ipv4_addr : verdict"
 	SetLinkEnd  SetType = "ifname : verdict"
 	SetMarkEnd  SetType = "mark : verdict"

@@ -76,6 +76,14 @@ func notFromLinks(prefix string) phrase {
 	}}
 }
 
+// notToLinks: the packet is not about to leave by a link whose name begins with prefix.
+func notToLinks(prefix string) phrase {
+	return phrase{fmt.Sprintf("oifname != %q", prefix+"*"), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: reg},
+		compare(expr.CmpOpNeq, []byte(prefix)),
+	}}
+}
+
 // leavesBy: the packet is about to leave by the link.
 func leavesBy(link string) phrase {
 	return phrase{fmt.Sprintf("oifname %q", link), []expr.Any{
@@ -114,6 +122,11 @@ func notTo(set string) phrase {
 		address(offsetDestination),
 		&expr.Lookup{SourceRegister: reg, SetName: set, Invert: true},
 	}}
+}
+
+// toAny: the destination is one of the set's addresses.
+func toAny(set string) phrase {
+	return phrase{"ip daddr @" + set, []expr.Any{address(offsetDestination), lookup(set, false)}}
 }
 
 func notFrom(addr netip.Addr) phrase {
@@ -174,6 +187,10 @@ func translateSource(addr netip.Addr) phrase {
 		&expr.Immediate{Register: reg, Data: addr.AsSlice()},
 		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: reg, FullyRandom: true},
 	}}
+}
+
+func discard() phrase {
+	return phrase{"drop", []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}}}
 }
 
 func done() phrase {
