@@ -146,6 +146,12 @@ func TestMetrics(t *testing.T) {
 	m.Written(3 * time.Millisecond)
 	m.Repairable("route", "rule")
 	m.Repaired("rule")
+	if route, rule := testutil.ToFloat64(m.kernelRepairs.WithLabelValues("route")), testutil.ToFloat64(m.kernelRepairs.WithLabelValues("rule")); route != 0 || rule != 1 {
+		t.Errorf("%v repairs of routes, %v of rules", route, rule)
+	}
+	if n := testutil.CollectAndCount(m.kernelRepairs); n != 2 {
+		t.Errorf("%d kinds of repair are shown, want those that can be", n)
+	}
 
 	want := `
 # HELP awscni_add_ip_req_count requests for an address
