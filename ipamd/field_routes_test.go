@@ -147,7 +147,7 @@ func TestB32EmptiedENITableIsRepairedAndCounted(t *testing.T) {
 	if n := w.metric(repairs("rule")); n != 0 {
 		t.Errorf("%d repairs of rules, none was touched", n)
 	}
-	if !w.logged("level=WARN", "changed by others, repaired", secondTable) {
+	if !w.logSays("level=WARN", "changed by others, repaired", secondTable) {
 		t.Error("no warning in the log")
 	}
 }
@@ -196,7 +196,7 @@ func TestB35RulesFlushedFromOutsideComeBackAndTheSuspectIsNamed(t *testing.T) {
 		w.await("rules are back", func() bool { return w.ip("rule") == rules })
 		w.reaches(p, ec2Addr+":80")
 		// A flush takes one pass to repair, or two where the watcher is quick.
-		if told := w.logged("again and again", "kind=rule", "systemd-networkd"); told && i == 0 || !told && i == 2 {
+		if told := w.logSays("again and again", "kind=rule", "systemd-networkd"); told && i == 0 || !told && i == 2 {
 			t.Errorf("after %d times the suspect is named: %v", i+1, told)
 		}
 	}
@@ -242,7 +242,7 @@ func TestB36ForeignRulesBeforeOursAreWarnedOf(t *testing.T) {
 			t.Errorf("no warning with %q: %q", want, warnings)
 		}
 	}
-	if !w.logged("level=WARN", "foreign rules", "30200") {
+	if !w.logSays("level=WARN", "foreign rules", "30200") {
 		t.Error("no warning in the log")
 	}
 	if diff := cmp.Diff(before, w.ip("rule")); diff != "" {
@@ -301,7 +301,7 @@ func TestB42OnlyTheResultIsOnStdout(t *testing.T) {
 
 	w.env = append(w.env, "AWS_VPC_K8S_PLUGIN_LOG_FILE=stdout")
 	w.launch()
-	if err := <-w.ended; err == nil || !w.logged(`AWS_VPC_K8S_PLUGIN_LOG_FILE="stdout"`) {
+	if err := <-w.ended; err == nil || !w.logSays(`AWS_VPC_K8S_PLUGIN_LOG_FILE="stdout"`) {
 		t.Errorf("the daemon takes the setting: %v", err)
 	}
 	w.daemon = nil

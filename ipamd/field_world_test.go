@@ -142,8 +142,8 @@ func (w *world) empty() {
 	w.await("no address is assigned", func() bool { return w.metric(assigned) == 0 })
 }
 
-// logged tells whether the daemon's log has a line with all the words.
-func (w *world) logged(words ...string) bool {
+// logSays tells whether the daemon's log has a line with all the words.
+func (w *world) logSays(words ...string) bool {
 	w.t.Helper()
 	text, err := os.ReadFile(w.log.Name())
 	w.check(err)
