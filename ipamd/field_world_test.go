@@ -41,7 +41,15 @@ func newFieldWorld(t *testing.T, enis, ipv4 int, settings ...string) *world {
 		Seed: 7, AttachDelay: 100 * time.Millisecond, LinkDelay: 300 * time.Millisecond, DetachDelay: 300 * time.Millisecond, IMDSLag: -1,
 		Types: []vpc.InstanceType{{Name: "toy", ENIs: enis, IPv4: ipv4}},
 	})
-	w.furnish()
+	network, err := w.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
+	w.check(err)
+	nodes, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.1.0/24")})
+	w.check(err)
+	services, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.255.0/24")})
+	w.check(err)
+	w.check(w.model.AddService(vpc.Service{Name: "ec2", Addr: netip.MustParseAddr(ec2Addr), SubnetID: services.ID}))
+	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: "toy", SubnetID: nodes.ID, Name: "node-1"})
+	w.check(err)
 	w.drive()
 	w.runtime = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(dir, "cache"), nil)
 	w.env = append([]string{
