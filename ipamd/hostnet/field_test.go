@@ -100,6 +100,28 @@ func TestB34VethWithoutRouteIsEvidenceOfLife(t *testing.T) {
 	}
 }
 
+// A DEL comes between the reading and the repair: the pod has lost nothing.
+func TestB34PodThatEndsMeanwhileIsNoDrift(t *testing.T) {
+	l := newLab(t, labOptions{})
+	h := l.counting()
+	h.cfg.Around = func(point string, run func() error) error {
+		if point == "kernel set neighbour" {
+			l.must(netlab.DelLink(l.node, "eniaaaa"))
+		}
+		return run()
+	}
+	l.apply(h.Host, wanted())
+	l.pluginPod("eniaaaa", podB, false)
+	want := wanted()
+	want.Pods = []pool.HostPod{wantedPod("eniaaaa", podB)}
+	if report := l.applyOnce(h.Host, want); len(report.Pods) != 0 {
+		t.Errorf("still seen: %v", report.Pods)
+	}
+	if got := h.taken(); len(got) != 0 || strings.Contains(h.log.String(), "WARN") {
+		t.Errorf("counted %v\n%s", got, &h.log)
+	}
+}
+
 // neighbours are a link's permanent entries.
 func (l *lab) neighbours(link string) map[netip.Addr]string {
 	l.tb.Helper()

@@ -158,6 +158,7 @@ func (h *Host) repair(ctx context.Context, k *kernel, steps []step, drift map[st
 		}
 		err := h.cfg.Around(s.point(), func() error { return s.do(k) })
 		switch {
+		case errors.Is(err, errEnded): // a DEL was quicker: nothing was lost, nothing is repaired
 		case err != nil && s.pod:
 			left[s.String()] = drifted
 			h.log.Warn("pod's state on the host not put back", "step", s.String(), "err", err)

@@ -25,6 +25,9 @@ type Veth struct {
 // errInTheWay says that a route of another hand leads to the pod's address. It stays, and so does everything else.
 var errInTheWay = errors.New("another route to the address is in the way")
 
+// errEnded says that the pod's link went away since it was listed: the pod has ended, and needs nothing.
+var errEnded = errors.New("the pod has ended")
+
 // veths finds the pods' links. Their name alone would not do: two sandboxes of one pod have the same.
 func veths(prefix string, present []presentLink) []Veth {
 	var found []Veth
@@ -76,7 +79,7 @@ func podSteps(want, found State) []step {
 			continue
 		}
 		if !found.isUp(p.Link) {
-			steps = append(steps, change("start", kindLink, "link "+p.Link, func(k *kernel) error { return gone(k.nl.LinkSetUp(k.link(p.Link))) }))
+			steps = append(steps, change("start", kindLink, "link "+p.Link, func(k *kernel) error { return ended(k.nl.LinkSetUp(k.link(p.Link))) }))
 		}
 		steps = append(steps,
 			change("set", kindNeighbour, fmt.Sprintf("neighbour %s dev %s", p.Addr, p.Link), func(k *kernel) error { return k.setNeighbour(p) }),
@@ -103,15 +106,23 @@ func podRouteText(p pool.PodRoute) string {
 
 // setNeighbour writes the entry as the plugin does.
 func (k *kernel) setNeighbour(p pool.PodRoute) error {
-	return gone(k.nl.NeighSet(&netlink.Neigh{
+	return ended(k.nl.NeighSet(&netlink.Neigh{
 		LinkIndex: k.index[p.Link], Family: unix.AF_INET, State: netlink.NUD_PERMANENT,
 		IP: p.Addr.AsSlice(), HardwareAddr: api.PodMAC(p.Addr),
 	}))
 }
 
-// addPodRoute adds the route, and replaces none. A link that went away meanwhile needs none: its pod is gone.
+// ended tells a link that is gone from other failures.
+func ended(err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		return errEnded
+	}
+	return err
+}
+
+// addPodRoute adds the route, and replaces none.
 func (k *kernel) addPodRoute(p pool.PodRoute) error {
-	err := gone(k.nl.RouteAdd(k.routeWire(Route{Table: tablePods, Dst: netip.PrefixFrom(p.Addr, p.Addr.BitLen()), Link: p.Link})))
+	err := ended(k.nl.RouteAdd(k.routeWire(Route{Table: tablePods, Dst: netip.PrefixFrom(p.Addr, p.Addr.BitLen()), Link: p.Link})))
 	if errors.Is(err, unix.EEXIST) {
 		return errInTheWay
 	}
