@@ -147,7 +147,7 @@ func TestB32EmptiedENITableIsRepairedAndCounted(t *testing.T) {
 	if n := w.metric(repairs("rule")); n != 0 {
 		t.Errorf("%d repairs of rules, none was touched", n)
 	}
-	w.await("a warning in the log", func() bool { return w.logSays("level=WARN", "changed by others, repaired", secondTable) })
+	w.await("a warning in the log", func() bool { return w.logged("level=WARN", "changed by others, repaired", secondTable) })
 }
 
 // The host route of a running pod is deleted: the daemon puts it back at once. (That CHECK sees it is cni's test of B41, with
@@ -194,11 +194,11 @@ func TestB35RulesFlushedFromOutsideComeBackAndTheSuspectIsNamed(t *testing.T) {
 		w.await("rules are back", func() bool { return w.ip("rule") == rules })
 		w.reaches(p, ec2Addr+":80")
 		// A flush takes one pass to repair, or two where the watcher is quick: two cannot be a repetition yet.
-		if i == 0 && w.logSays("again and again", "kind=rule") {
+		if i == 0 && w.logged("again and again", "kind=rule") {
 			t.Error("a suspect is named after the first time")
 		}
 	}
-	w.await("the suspect is named", func() bool { return w.logSays("again and again", "kind=rule", "systemd-networkd") })
+	w.await("the suspect is named", func() bool { return w.logged("again and again", "kind=rule", "systemd-networkd") })
 	w.await("all repairs of rules are counted", func() bool { return w.metric(repairs("rule")) == 6 })
 	if warnings := strings.Join(w.view().Warnings, "\n"); !strings.Contains(warnings, "systemd-networkd") {
 		t.Errorf("/v1/status warns %q", warnings)
@@ -239,7 +239,7 @@ func TestB36ForeignRulesBeforeOursAreWarnedOf(t *testing.T) {
 			t.Errorf("no warning with %q: %q", want, warnings)
 		}
 	}
-	if !w.logSays("level=WARN", "foreign rules", "30200") {
+	if !w.logged("level=WARN", "foreign rules", "30200") {
 		t.Error("no warning in the log")
 	}
 	if diff := cmp.Diff(before, w.ip("rule")); diff != "" {
@@ -298,7 +298,7 @@ func TestB42OnlyTheResultIsOnStdout(t *testing.T) {
 
 	w.env = append(w.env, "AWS_VPC_K8S_PLUGIN_LOG_FILE=stdout")
 	w.launch()
-	if err := <-w.ended; err == nil || !w.logSays(`AWS_VPC_K8S_PLUGIN_LOG_FILE="stdout"`) {
+	if err := <-w.ended; err == nil || !w.logged(`AWS_VPC_K8S_PLUGIN_LOG_FILE="stdout"`) {
 		t.Errorf("the daemon takes the setting: %v", err)
 	}
 	w.daemon = nil

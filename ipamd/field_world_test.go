@@ -5,20 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
@@ -27,42 +23,7 @@ import (
 // them.
 func newFieldWorld(t *testing.T, enis, ipv4 int, settings ...string) *world {
 	t.Helper()
-	bin, err := buildPlugin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/run", "w")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	w := &world{t: t, dir: dir, bin: bin, faults: &fault.Table{}}
-	w.model = vpc.New(vpc.Options{
-		Seed: 7, AttachDelay: 100 * time.Millisecond, LinkDelay: 300 * time.Millisecond, DetachDelay: 300 * time.Millisecond, IMDSLag: -1,
-		Types: []vpc.InstanceType{{Name: "toy", ENIs: enis, IPv4: ipv4}},
-	})
-	network, err := w.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}})
-	w.check(err)
-	nodes, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.1.0/24")})
-	w.check(err)
-	services, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.255.0/24")})
-	w.check(err)
-	w.check(w.model.AddService(vpc.Service{Name: "ec2", Addr: netip.MustParseAddr(ec2Addr), SubnetID: services.ID}))
-	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: "toy", SubnetID: nodes.ID, Name: "node-1"})
-	w.check(err)
-	w.drive()
-	w.runtime = libcni.NewCNIConfigWithCacheDir([]string{bin}, filepath.Join(dir, "cache"), nil)
-	w.env = append([]string{
-		daemonVar + "=1", "PATH=/nonexistent", "NETLAB_INSIDE=" + os.Getenv("NETLAB_INSIDE"),
-		"AWS_ENDPOINT_URL_EC2=http://" + ec2Addr + ":80", "AWS_ACCESS_KEY_ID=AKIDTEST", "AWS_SECRET_ACCESS_KEY=secret",
-		"MY_NODE_NAME=node-1", "WARM_ENI_TARGET=0", "WARM_IP_TARGET=0", "IP_COOLDOWN_PERIOD=1",
-		"VPC_CNI_SOCKET=" + w.socket(), "VPC_CNI_STATE_DIR=" + filepath.Join(dir, "state"),
-		"HOST_CNI_CONFDIR_PATH=" + filepath.Join(dir, "net.d"), "HOST_CNI_BIN_PATH=" + bin,
-		"AWS_VPC_K8S_PLUGIN_LOG_FILE=" + filepath.Join(dir, "plugin.log"),
-		"INTROSPECTION_BIND_ADDRESS=unix:" + filepath.Join(dir, "introspection.sock"),
-		"VPC_CNI_METRICS_BIND_ADDRESS=unix:" + filepath.Join(dir, "metrics.sock"),
-	}, settings...)
-	return w
+	return newWorldOf(t, vpc.InstanceType{Name: "toy", ENIs: enis, IPv4: ipv4}, settings...)
 }
 
 // statusView is what these tests read of /v1/status.
@@ -148,19 +109,6 @@ func (w *world) empty() {
 	w.t.Helper()
 	w.await("the kernel holds nothing of a pod", func() bool { return len(w.podRoutes()) == 0 && len(w.veths()) == 0 })
 	w.await("no address is assigned", func() bool { return w.metric(assigned) == 0 })
-}
-
-// logSays tells whether the daemon's log has a line with all the words.
-func (w *world) logSays(words ...string) bool {
-	w.t.Helper()
-	text, err := os.ReadFile(w.log.Name())
-	w.check(err)
-	for line := range strings.SplitSeq(string(text), "\n") {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // plugin runs the plugin as a runtime does, for what libcni hides; it gives the exit code's error and all that was printed.
