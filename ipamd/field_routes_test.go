@@ -136,11 +136,12 @@ func TestB32EmptiedENITableIsRepairedAndCounted(t *testing.T) {
 		}
 	})
 	const times = 5
-	for i := range times {
-		w.ip("route", "flush", "table", secondTable)
+	for range times {
+		before := w.metric(repairs("route"))
+		w.ip("route", "flush", "table", secondTable) // looks twice, so a quick repair may be flushed again
 		w.await("the table is back", func() bool { return strings.Contains(w.ip("route", "show", "table", "all"), "table "+secondTable) })
 		w.reaches(p, ec2Addr+":80")
-		w.await("the repair is counted", func() bool { return w.metric(repairs("route")) == i+1 })
+		w.await("the repair is counted", func() bool { return w.metric(repairs("route")) > before })
 	}
 	stop()
 	running.Wait()
