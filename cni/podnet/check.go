@@ -62,7 +62,10 @@ func (e ends) macs() Pair {
 // find looks for both ends by name.
 func (s *sandbox) find(recipe api.PodNetwork) (ends, error) {
 	var found ends
-	var err error
+	err := s.list()
+	if err != nil {
+		return ends{}, err
+	}
 	if found.host, err = s.host.LinkByName(recipe.HostVeth); err != nil && !isAbsent(err) {
 		return ends{}, fmt.Errorf("find %s: %w", recipe.HostVeth, err)
 	}
