@@ -1,11 +1,11 @@
 package api
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"syscall"
 	"time"
 )
@@ -13,35 +13,28 @@ import (
 // dialTimeout bounds Dial. A unix connect answers at once unless the listener's backlog is full.
 const dialTimeout = 5 * time.Second
 
-// dialBackoff is the pause after a connect that found the backlog full (EAGAIN): about the time that a busy daemon needs
-// to accept what is queued.
-const dialBackoff = 10 * time.Millisecond
-
 // Client is one connection to the daemon, which is one transaction: what was assigned on it and not answered as done is
 // given up when it closes. It is not for use by several goroutines.
 type Client struct {
-	conn    net.Conn
+	conn    connection
 	version int
 }
 
 // Dial connects to the daemon's socket within 5 s or ctx's deadline, whichever is sooner.
 func Dial(ctx context.Context, path string) (*Client, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-		if err == nil {
-			return &Client{conn: conn, version: Version}, nil
-		}
-		if !errors.Is(err, syscall.EAGAIN) {
-			return nil, fmt.Errorf("connect to daemon: %w", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to daemon: %w", err)
-		case <-time.After(dialBackoff):
-		}
+	deadline := time.Now().Add(dialTimeout)
+	if sooner, ok := ctx.Deadline(); ok && sooner.Before(deadline) {
+		deadline = sooner
 	}
+	err := ctx.Err()
+	var conn *stream
+	if err == nil {
+		conn, err = dialStream(path, deadline)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to daemon: %w", err)
+	}
+	return &Client{conn: conn, version: Version}, nil
 }
 
 // Close ends the transaction.
@@ -101,6 +94,9 @@ func (c *Client) call(ctx context.Context, method string, message, into any) err
 	if into == nil {
 		return nil
 	}
+	if network, ok := into.(*PodNetwork); ok && plainNetwork(answer.Body, network) {
+		return nil
+	}
 	if err := json.Unmarshal(answer.Body, into); err != nil {
 		return fmt.Errorf("decode answer to %s: %w", method, err)
 	}
@@ -110,7 +106,7 @@ func (c *Client) call(ctx context.Context, method string, message, into any) err
 func (c *Client) exchange(ctx context.Context, method string, message any) (reply, error) {
 	var body json.RawMessage
 	if message != nil {
-		encoded, err := json.Marshal(message)
+		encoded, err := encoded(message)
 		if err != nil {
 			return reply{}, fmt.Errorf("encode %s: %w", method, err)
 		}
@@ -126,9 +122,12 @@ func (c *Client) exchange(ctx context.Context, method string, message any) (repl
 	if sent != nil && !errors.Is(sent, syscall.EPIPE) {
 		return reply{}, fmt.Errorf("ask daemon to %s: %w", method, sent)
 	}
-	frame, err := readFrame(c.conn) // after EPIPE too: a daemon that refuses a peer says so before it closes
+	frame, err := readFrame(bufio.NewReaderSize(c.conn, firstRead)) // an answer comes alone, so no byte of the next is lost; after EPIPE too: a daemon that refuses a peer says so before it closes
 	if err != nil {
 		return reply{}, fmt.Errorf("await answer to %s: %w", method, errors.Join(sent, err))
+	}
+	if answer, plain := plainReply(frame); plain {
+		return answer, nil
 	}
 	var answer reply
 	if err := json.Unmarshal(frame, &answer); err != nil {

@@ -47,7 +47,7 @@ type reply struct {
 // writeFrame sends one message in a single Write, so that a reader never sees a header without a body unless the writer
 // dies in between.
 func writeFrame(w io.Writer, message any) error {
-	body, err := json.Marshal(message)
+	body, err := encoded(message)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
@@ -59,6 +59,14 @@ func writeFrame(w io.Writer, message any) error {
 		return fmt.Errorf("send message: %w", err)
 	}
 	return nil
+}
+
+// encoded gives a message's JSON.
+func encoded(m any) ([]byte, error) {
+	if plain, ok := m.(message); ok {
+		return plain.appendTo(nil), nil
+	}
+	return json.Marshal(m)
 }
 
 // readFrame reads one message's bytes. It returns io.EOF when the peer closed between messages, *Error with CodeMalformed
