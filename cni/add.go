@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/netip"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/vpc-cni/vpc-cni/cni/podnet"
+	"github.com/vpc-cni/vpc-cni/cni/skel"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 
@@ -32,13 +32,12 @@ func add(args *skel.CmdArgs) error {
 	if refused != nil {
 		return c.failed("ADD", refused)
 	}
-	return types.PrintResult(result, c.cniVersion)
+	return printResult(result, c.cniVersion)
 }
 
 // build runs the transaction with the daemon.
 func build(c conf, args *skel.CmdArgs, pod api.Pod) (*current.Result, *types.Error) {
-	ctx, cancel := context.WithTimeout(context.Background(), assignDeadline+answerMargin)
-	defer cancel()
+	ctx := within(assignDeadline + answerMargin)
 	client, err := api.Dial(ctx, c.socket)
 	if err != nil {
 		return nil, c.refusal("assign address", err)
@@ -56,9 +55,7 @@ func build(c conf, args *skel.CmdArgs, pod api.Pod) (*current.Result, *types.Err
 	if err != nil {
 		return nil, kernelError(fmt.Sprintf("set up %s with %s", args.IfName, recipe.Addr), err)
 	}
-	confirm, cancelDone := context.WithTimeout(context.Background(), doneTimeout)
-	defer cancelDone()
-	if err := client.Done(confirm, api.DoneRequest{Attachment: key}); err != nil {
+	if err := client.Done(within(doneTimeout), api.DoneRequest{Attachment: key}); err != nil {
 		return nil, undo(args, recipe, c.unconfirmed(err))
 	}
 	return resultOf(args, recipe, pair), nil

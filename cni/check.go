@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/vpc-cni/vpc-cni/cni/podnet"
+	"github.com/vpc-cni/vpc-cni/cni/skel"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 

@@ -16,12 +16,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
-	"golang.org/x/sys/unix"
 
 	"github.com/vpc-cni/vpc-cni/cni/podnet"
+	"github.com/vpc-cni/vpc-cni/cni/skel"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 
@@ -38,20 +36,17 @@ const (
 // Main runs the command that the environment names and returns the exit code. command is CNI_COMMAND: VERSION and the
 // bare call read no configuration.
 func Main(command string) int {
+	var stdin []byte
 	if command != "" && command != "VERSION" {
-		if err := screenStdin(); err != nil {
+		var err *types.Error
+		if stdin, err = readStdin(); err != nil {
 			return fail(err)
 		}
 	}
-	if command == "DEL" {
-		// skel refuses the host's own namespace, and a runtime would try that DEL for ever; del leaves such links alone.
-		if err := os.Setenv("CNI_NETNS_OVERRIDE", "TRUE"); err != nil {
-			return fail(types.NewError(types.ErrInternal, "environment cannot be set", err.Error()))
-		}
-	}
-	supported := version.PluginSupports("0.4.0", "1.0.0", "1.1.0")
+	supported := []string{"0.4.0", "1.0.0", "1.1.0"}
 	commands := skel.CNIFuncs{Add: add, Del: del, Check: check, GC: gc, Status: status}
-	if err := skel.PluginMainFuncsWithError(commands, supported, about); err != nil {
+	process := skel.Process{Getenv: os.Getenv, Stdin: stdin, Stdout: os.Stdout, Stderr: os.Stderr} //nolint:forbidigo // CNI passes its input so
+	if err := process.Call(commands, supported, about); err != nil {
 		return fail(err)
 	}
 	return 0
@@ -64,41 +59,17 @@ func fail(err *types.Error) int {
 	return 1
 }
 
-// screenStdin refuses a configuration that is not JSON with the place where it breaks, which skel's own refusal does not
-// name, and puts what it read back in front of skel.
-func screenStdin() *types.Error {
+// readStdin reads the configuration and refuses one that is not JSON with the place where it breaks.
+func readStdin() ([]byte, *types.Error) {
 	data, err := io.ReadAll(io.LimitReader(os.Stdin, maxStdin+1))
 	if err != nil {
-		return types.NewError(types.ErrIOFailure, "network configuration on stdin cannot be read", err.Error())
+		return nil, types.NewError(types.ErrIOFailure, "network configuration on stdin cannot be read", err.Error())
 	}
 	if len(data) > maxStdin {
-		return types.NewError(types.ErrDecodingFailure, "network configuration on stdin is too long",
+		return nil, types.NewError(types.ErrDecodingFailure, "network configuration on stdin is too long",
 			fmt.Sprintf("more than %d bytes", maxStdin))
 	}
-	if err := checkSyntax(data); err != nil {
-		return err
-	}
-	if err := replaceStdin(data); err != nil {
-		return types.NewError(types.ErrIOFailure, "network configuration cannot be passed on", err.Error())
-	}
-	return nil
-}
-
-// replaceStdin puts data where the process' standard input was, as a file in memory.
-func replaceStdin(data []byte) error {
-	fd, err := unix.MemfdCreate("stdin", unix.MFD_CLOEXEC)
-	if err != nil {
-		return fmt.Errorf("make memory file: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), "stdin")
-	defer file.Close()
-	if _, err := file.Write(data); err != nil {
-		return fmt.Errorf("fill memory file: %w", err)
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return fmt.Errorf("rewind memory file: %w", err)
-	}
-	return unix.Dup3(fd, int(os.Stdin.Fd()), 0)
+	return data, checkSyntax(data)
 }
 
 // refusal turns an error of the daemon, or of the way to it, into what the runtime is told. What has no code of its own
@@ -128,8 +99,7 @@ func kernelError(doing string, err error) *types.Error {
 
 // ask calls the daemon once over a connection of its own.
 func ask(socket string, question func(context.Context, *api.Client) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-	defer cancel()
+	ctx := within(askTimeout)
 	client, err := api.Dial(ctx, socket)
 	if err != nil {
 		return err
@@ -144,6 +114,9 @@ func attachment(c conf, args *skel.CmdArgs) api.Attachment {
 
 // checkSyntax names line and column of the first error in a JSON text.
 func checkSyntax(data []byte) *types.Error {
+	if api.Members(data, func(string, []byte) bool { return true }) {
+		return nil
+	}
 	err := json.Unmarshal(data, &struct{}{})
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

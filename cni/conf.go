@@ -49,8 +49,13 @@ type validEntry struct {
 
 // parseConf reads a network configuration. Every refusal has CNI's code 7 and names the field.
 func parseConf(stdin []byte) (conf, *types.Error) {
-	var raw rawConf
-	if err := json.Unmarshal(stdin, &raw); err != nil {
+	raw, plain := plainConf(stdin)
+	var err error
+	if !plain {
+		raw = rawConf{}
+		err = json.Unmarshal(stdin, &raw)
+	}
+	if err != nil {
 		var kind *json.UnmarshalTypeError
 		if errors.As(err, &kind) {
 			line, column := place(stdin, kind.Offset)
@@ -76,6 +81,30 @@ func parseConf(stdin []byte) (conf, *types.Error) {
 		c.previous = raw.PrevResult
 	}
 	return c, nil
+}
+
+// plainConf reads a configuration without encoding/json, where that is easy.
+func plainConf(stdin []byte) (raw rawConf, plain bool) {
+	texts := map[string]*string{
+		"cniVersion": &raw.CNIVersion, "name": &raw.Name, "socket": &raw.Socket, "logFile": &raw.LogFile, "logLevel": &raw.LogLevel,
+	}
+	plain = api.Members(stdin, func(name string, value []byte) (ok bool) {
+		if text := texts[name]; text != nil {
+			*text, ok = api.PlainString(value)
+			return ok
+		}
+		if name == "prevResult" {
+			raw.PrevResult = value
+			return true
+		}
+		for known := range texts { // encoding/json does not mind the case of a name
+			if strings.EqualFold(name, known) {
+				return false
+			}
+		}
+		return !strings.EqualFold(name, "prevResult") && !strings.EqualFold(name, "cni.dev/valid-attachments")
+	})
+	return raw, plain
 }
 
 // previousAddrs are the addresses of the result that the runtime kept.

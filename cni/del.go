@@ -5,9 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
-
 	"github.com/vpc-cni/vpc-cni/cni/podnet"
+	"github.com/vpc-cni/vpc-cni/cni/skel"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 

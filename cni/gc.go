@@ -3,8 +3,7 @@ package cni
 import (
 	"context"
 
-	"github.com/containernetworking/cni/pkg/skel"
-
+	"github.com/vpc-cni/vpc-cni/cni/skel"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 

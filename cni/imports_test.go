@@ -22,7 +22,7 @@ var heavy = []string{
 const repository = "github.com/vpc-cni/vpc-cni"
 
 var ours = []string{
-	repository + "/cni", repository + "/cni/cmd/aws-cni", repository + "/cni/podnet", repository + "/ipamd/api",
+	repository + "/cni", repository + "/cni/cmd/aws-cni", repository + "/cni/podnet", repository + "/cni/skel", repository + "/ipamd/api",
 }
 
 func TestPluginImportsNothingHeavy(t *testing.T) {
