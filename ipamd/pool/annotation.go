@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -227,17 +228,19 @@ func without(a, b []string) []string {
 
 // sortedRecords gives copies of all records, oldest wish first.
 func (p *Pool) sortedRecords() []Annotation {
-	var list []Annotation
-	for _, rec := range p.records {
+	list := slices.Grow([]Annotation(nil), len(p.records))
+	ordered := slices.SortedFunc(maps.Values(p.records), compareRecords)
+	for _, rec := range ordered { // pointers are sorted: records are large
 		list = append(list, rec.clone())
 	}
-	slices.SortFunc(list, compareRecords)
 	return list
 }
 
-func compareRecords(a, b Annotation) int {
+func compareRecords(a, b *Annotation) int {
+	if bySince := a.Since.Compare(b.Since); bySince != 0 { // nearly always: cmp.Or would compare everything
+		return bySince
+	}
 	return cmp.Or(
-		a.Since.Compare(b.Since),
 		cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID),
 		cmp.Compare(a.Sandbox, b.Sandbox), a.Addr.Compare(b.Addr),
 	)

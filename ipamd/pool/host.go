@@ -164,9 +164,7 @@ func (p *Pool) replaced(h *holding, before time.Time) bool {
 // goes, its address rests like any other. A report that began before an address was released says nothing about it.
 func (p *Pool) foldOccupied(routes map[netip.Addr]string, at HostReading) {
 	for addr := range routes {
-		if p.addrs[addr] == nil {
-			p.addrs[addr] = &address{addr: addr}
-		}
+		p.at(addr)
 	}
 	for addr, a := range p.addrs {
 		if a.holder == nil && at.Began.Before(a.ended) {
@@ -190,7 +188,7 @@ func (p *Pool) NeedHost(now time.Time) bool {
 			return true
 		}
 	}
-	for _, a := range p.addrs {
+	for _, a := range p.inOrder() {
 		if a.holder == nil && !a.ended.IsZero() && !a.until.After(now) {
 			return true
 		}
@@ -201,9 +199,10 @@ func (p *Pool) NeedHost(now time.Time) bool {
 // holdings gives the held addresses in ascending order.
 func (p *Pool) holdings() []*address {
 	list := make([]*address, 0, len(p.held))
-	for _, a := range p.held {
-		list = append(list, a)
+	for _, a := range p.inOrder() {
+		if a.holder != nil {
+			list = append(list, a)
+		}
 	}
-	slices.SortFunc(list, func(a, b *address) int { return a.addr.Compare(b.addr) })
 	return list
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -24,6 +25,8 @@ type Pool struct {
 	enis  map[string]*eni
 	order []*eni // by device index, then id: wherever order shows
 	addrs map[netip.Addr]*address
+
+	ascending []*address // addrs in order; nil after one came or went: see inOrder
 
 	held     map[Key]*address
 	rivals   map[slot][]*holding   // by pod, where one can have several sandboxes; most have one
@@ -153,8 +156,17 @@ func (p *Pool) at(addr netip.Addr) *address {
 	if a == nil {
 		a = &address{addr: addr}
 		p.addrs[addr] = a
+		p.ascending = nil
 	}
 	return a
+}
+
+// inOrder gives all addresses in ascending order. Every save asks for them, and they rarely change.
+func (p *Pool) inOrder() []*address {
+	if len(p.ascending) != len(p.addrs) {
+		p.ascending = slices.SortedFunc(maps.Values(p.addrs), func(a, b *address) int { return a.addr.Compare(b.addr) })
+	}
+	return p.ascending
 }
 
 // managed tells whether an ENI's addresses are this pool's business: the primary one always, others if they are ours.
@@ -242,6 +254,7 @@ func (p *Pool) prune(now time.Time) {
 			delete(p.previous, a.last.UID)
 		}
 		delete(p.addrs, addr)
+		p.ascending = nil
 		if !a.until.IsZero() {
 			p.revision++ // it was part of the snapshot
 		}

@@ -9,16 +9,14 @@ import (
 // Snapshot gives what must survive a restart, in a fixed order. A cooldown that is over stays listed while the address is
 // not given out again: it says whose the address was.
 func (p *Pool) Snapshot() Snapshot {
-	snap := Snapshot{BootID: p.set.BootID}
-	for _, a := range p.addrs {
+	snap := Snapshot{BootID: p.set.BootID, Assignments: slices.Grow([]Assignment(nil), len(p.held))}
+	for _, a := range p.inOrder() {
 		if a.holder != nil {
 			snap.Assignments = append(snap.Assignments, a.holder.Assignment)
 		} else if !a.until.IsZero() {
 			snap.Cooling = append(snap.Cooling, Cooling{Addr: a.addr, Pod: a.last, Until: a.until})
 		}
 	}
-	slices.SortFunc(snap.Assignments, func(a, b Assignment) int { return a.Addr.Compare(b.Addr) })
-	slices.SortFunc(snap.Cooling, func(a, b Cooling) int { return a.Addr.Compare(b.Addr) })
 	snap.Annotations = p.sortedRecords()
 	return snap
 }
@@ -30,7 +28,7 @@ func (p *Pool) Restore(snap Snapshot, now time.Time) {
 	if snap.BootID == p.set.BootID {
 		p.restoreAssignments(snap, now)
 	}
-	for _, saved := range slices.SortedFunc(slices.Values(snap.Annotations), compareRecords) {
+	for _, saved := range slices.SortedFunc(slices.Values(snap.Annotations), func(a, b Annotation) int { return compareRecords(&a, &b) }) {
 		rec := saved.clone()
 		if old := p.records[rec.Owner]; old != nil || !rec.Addr.IsValid() {
 			continue

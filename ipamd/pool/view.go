@@ -1,9 +1,7 @@
 package pool
 
 import (
-	"maps"
 	"net/netip"
-	"slices"
 	"time"
 )
 
@@ -44,7 +42,7 @@ func (p *Pool) View(now time.Time) View {
 		full, _ := p.ENI(e.ID)
 		v.ENIs = append(v.ENIs, ENIView{ENI: full, Managed: e.managed(), Reported: e.reported})
 	}
-	for _, a := range slices.SortedFunc(maps.Values(p.addrs), func(a, b *address) int { return a.addr.Compare(b.addr) }) {
+	for _, a := range p.inOrder() {
 		av := AddressView{Addr: a.addr, Condition: p.condition(a, now), Until: a.until}
 		if a.eni != nil {
 			av.ENI = a.eni.ID

@@ -102,7 +102,7 @@ func (p *Pool) NextWake(now time.Time) (time.Time, bool) {
 	for _, b := range p.blocks {
 		at(b.until)
 	}
-	for _, a := range p.addrs {
+	for _, a := range p.inOrder() {
 		if a.holder == nil && !a.until.IsZero() {
 			at(a.until)
 		}

@@ -56,35 +56,6 @@ type annotation struct {
 	Since   time.Time  `json:"since"`
 }
 
-func encode(snap pool.Snapshot) ([]byte, error) {
-	doc := document{
-		Version:     version,
-		BootID:      snap.BootID,
-		Assignments: []assignment{},
-		Cooling:     []cooling{},
-		Annotations: []annotation{},
-	}
-	for _, a := range snap.Assignments {
-		doc.Assignments = append(doc.Assignments, assignment{
-			Address: a.Addr, ENI: a.ENI, Pod: pod(a.Pod), Network: a.Key.Network, Sandbox: a.Key.Sandbox,
-			IfName: a.Key.IfName, NetNS: a.NetNS, Done: a.Done, Since: a.Since.UTC(), Seq: a.Seq,
-		})
-	}
-	for _, c := range snap.Cooling {
-		doc.Cooling = append(doc.Cooling, cooling{Address: c.Addr, Pod: pod(c.Pod), Until: c.Until.UTC()})
-	}
-	for _, a := range snap.Annotations {
-		doc.Annotations = append(doc.Annotations, annotation{
-			Pod: pod(a.Pod), Sandbox: a.Sandbox, Address: a.Addr, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since.UTC(),
-		})
-	}
-	data, err := json.MarshalIndent(doc, "", " ")
-	if err != nil {
-		return nil, fmt.Errorf("encode state: %w", err)
-	}
-	return append(data, '\n'), nil
-}
-
 // decode reads a document of any version that the steps lead from.
 func decode(data []byte, steps []step) (pool.Snapshot, error) {
 	var head struct {

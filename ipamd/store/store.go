@@ -18,15 +18,18 @@ import (
 // Mode of the file: it names pods and sandboxes, which are nobody's business but root's.
 const mode fs.FileMode = 0o600
 
-// Store is one state file.
+// Store is one state file. One call at a time.
 type Store struct {
-	fs    FS
-	path  string
-	steps []step // to the version that is written; tests make some up
+	fs      FS
+	path    string
+	steps   []step // to the version that is written; tests make some up
+	encoder *encoder
 }
 
 // New makes a store of the file at path. Its folder is made when it is needed.
-func New(fsys FS, path string) *Store { return &Store{fs: fsys, path: path, steps: steps()} }
+func New(fsys FS, path string) *Store {
+	return &Store{fs: fsys, path: path, steps: steps(), encoder: newEncoder()}
+}
 
 // Path is where the file is.
 func (s *Store) Path() string { return s.path }
@@ -94,9 +97,9 @@ func (s *Store) setAside(path, name string) (aside string, err error) {
 }
 
 // Save replaces the file in one step: after a crash at any moment the old or the new content is there. What is no file and
-// stands in its way is put aside.
+// stands in its way is put aside. The snapshot's lists are the store's from then on: it compares the next one with them.
 func (s *Store) Save(snapshot pool.Snapshot) error {
-	data, err := encode(snapshot)
+	data, err := s.encoder.encode(snapshot)
 	if err != nil {
 		return err
 	}
