@@ -132,7 +132,7 @@ func TestDoneThatWasSavedAndNotAnswered(t *testing.T) {
 	go func() { answered <- w.confirm(client, key, patience) }()
 	w.await("done is saved", func() bool {
 		text, err := os.ReadFile(w.statePath())
-		return err == nil && strings.Contains(string(text), `"done": true`)
+		return err == nil && strings.Contains(string(text), `"done":true`)
 	})
 	_ = w.end(syscall.SIGKILL)
 	if err := <-answered; err == nil {

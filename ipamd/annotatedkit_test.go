@@ -157,7 +157,7 @@ func (a *annotated) left(live []*pod) string {
 	links := regexp.MustCompile(`(?m)^eni[0-9a-f]{11}`).FindAllString(a.run("ip", "-br", "link"), -1)
 	routes := regexp.MustCompile(`(?m)^[0-9.]+ dev eni`).FindAllString(a.run("ip", "route", "show", "table", "7000"), -1)
 	sandboxes := map[string]int{}
-	for _, match := range regexp.MustCompile(`"sandbox": "([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
+	for _, match := range regexp.MustCompile(`"sandbox":"([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
 		sandboxes[match[1]]++
 	}
 	wrong := len(sandboxes) != len(live)

@@ -19,10 +19,10 @@ var damages = map[string]func(whole []byte) []byte{
 	"zero bytes": func(whole []byte) []byte { return make([]byte, len(whole)) },
 	"garbage":    func([]byte) []byte { return []byte("\x7fELF\x02\x01 no state at all \xff\xfe") },
 	"a newer version": func(whole []byte) []byte {
-		return bytes.Replace(whole, []byte(`"version": 1`), []byte(`"version": 2`), 1)
+		return bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":2`), 1)
 	},
 	"version 0": func(whole []byte) []byte {
-		return bytes.Replace(whole, []byte(`"version": 1`), []byte(`"version": 0`), 1)
+		return bytes.Replace(whole, []byte(`"version":1`), []byte(`"version":0`), 1)
 	},
 }
 
