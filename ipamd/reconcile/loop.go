@@ -64,6 +64,8 @@ type Loop struct {
 	host    hostWork
 	save    saveWork
 	errors  LastErrors
+
+	nextAudit time.Time
 }
 
 // New makes a loop; it does nothing before Run.
@@ -100,9 +102,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.workers.Wait()
 	defer close(l.stopped)
 	l.load()
-	l.host.audit = true
-	audit := time.NewTicker(auditEvery)
-	defer audit.Stop()
+	l.host.audit, l.nextAudit = true, l.cfg.Clock().Add(auditEvery)
+	// One timer for all that time alone brings: two that are due at one moment would be served in any order.
 	wake := time.NewTimer(0)
 	defer wake.Stop()
 	for {
@@ -122,8 +123,6 @@ func (l *Loop) Run(ctx context.Context) error {
 			}
 		case <-l.cfg.Host.Changes():
 			l.host.trigger("links or routes changed")
-		case <-audit.C:
-			l.audit()
 		case <-wake.C:
 		}
 	}
@@ -157,10 +156,14 @@ func (l *Loop) burst() {
 	}
 }
 
-func (l *Loop) audit() {
+// audit is due every auditEvery, and once after a time in which the loop could not run.
+func (l *Loop) audit(now time.Time) {
+	if now.Before(l.nextAudit) && l.nextAudit.Sub(now) <= auditEvery { // further off: the clock was set back
+		return
+	}
+	l.nextAudit = now.Add(auditEvery)
 	l.host.audit = true
 	l.host.trigger("audit")
-	now := l.cfg.Clock()
 	if l.pool.InTransition() || now.Sub(l.cloud.observed) >= observeEvery-auditEvery/2 {
 		l.cloud.asked = "audit"
 	}
@@ -169,6 +172,7 @@ func (l *Loop) audit() {
 // step starts whatever the present state asks for. It never waits.
 func (l *Loop) step(ctx context.Context) {
 	now := l.cfg.Clock()
+	l.audit(now)
 	l.serve(now)
 	l.startSave(ctx, now)
 	l.startCloud(ctx, now)
@@ -185,7 +189,7 @@ func (l *Loop) step(ctx context.Context) {
 // untilWake is how long nothing happens by time alone.
 func (l *Loop) untilWake() time.Duration {
 	now := l.cfg.Clock()
-	wait := auditEvery
+	wait := min(auditEvery, l.nextAudit.Sub(now))
 	for _, at := range []time.Time{l.host.notBefore, l.host.spaced, l.save.notBefore} {
 		if at.After(now) {
 			wait = min(wait, at.Sub(now))
