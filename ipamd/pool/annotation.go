@@ -44,6 +44,21 @@ func (p *Pool) disown(h *holding, now time.Time) {
 	if rec := p.records[h.owner()]; rec != nil {
 		p.rewish(rec, now)
 	}
+	if p.runs(h.Pod) {
+		return
+	}
+	// What was to be removed while a sandbox ran is to be emptied now: on a pod that is being deleted keys are not removed,
+	// and its last DEL is the one to say that the network is gone.
+	var spared []*Annotation
+	for _, rec := range p.records {
+		if rec.Wish == WishAbsent && samePod(rec.Pod, h.Pod) {
+			spared = append(spared, rec)
+		}
+	}
+	slices.SortFunc(spared, compareRecords)
+	for _, rec := range spared {
+		p.rewish(rec, now)
+	}
 }
 
 // sparePod turns pending clears of the same pod's earlier sandboxes into removals: "" would tell readers that the network of

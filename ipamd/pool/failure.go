@@ -14,7 +14,7 @@ func (p *Pool) Failed(action Action, err error, now time.Time) {
 	switch class {
 	case ClassThrottled:
 		p.block(now, blockKey{what, ""}, backoff{what + " is throttled by EC2: " + why, 2 * time.Second, time.Minute})
-		if givesBack(action) {
+		if GivesBack(action) {
 			p.unsure = what + " failed"
 		}
 		return
@@ -54,15 +54,6 @@ func (p *Pool) stay(action Action) {
 			e.leaving = time.Time{}
 		}
 	}
-}
-
-// givesBack tells whether the action takes addresses away, so that a doubt about it must be settled by a reading.
-func givesBack(action Action) bool {
-	switch action.(type) {
-	case UnassignAddresses, DetachENI:
-		return true
-	}
-	return false
 }
 
 func (p *Pool) subnetFull(action Action, why string, now time.Time) {

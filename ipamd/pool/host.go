@@ -175,6 +175,9 @@ func (p *Pool) foldOccupied(routes map[netip.Addr]string, at HostReading) {
 		if a.occupied && !seen && a.holder == nil {
 			p.rest(a, a.last, at.Now)
 		}
+		if a.occupied != seen {
+			p.revision++
+		}
 		a.occupied, a.link, a.ended = seen, link, time.Time{}
 	}
 }

@@ -13,19 +13,39 @@ type pendingCreate struct {
 	at time.Time
 }
 
+// GivesBack tells whether the action takes addresses away. One that does must not be carried out before the state that Begin
+// leaves is on disk: should the daemon die right after it, EC2's readings may show the addresses for a while, and the next
+// life must know better than to give them out.
+func GivesBack(action Action) bool {
+	switch action.(type) {
+	case UnassignAddresses, DetachENI:
+		return true
+	}
+	return false
+}
+
 // Begin tells that an action is being carried out. What is about to leave is no longer given out from here on.
 func (p *Pool) Begin(action Action, now time.Time) {
+	if GivesBack(action) {
+		p.revision++
+	}
 	switch act := action.(type) {
 	case CreateENI:
 		p.create = &pendingCreate{act, now}
 	case UnassignAddresses:
 		for _, addr := range act.Addresses.List() {
 			if a := p.addrs[addr]; a != nil {
+				if a.leaving.IsZero() {
+					p.surplus.spend(1)
+				}
 				a.leaving = now
 			}
 		}
 	case DetachENI:
 		if e := p.enis[act.ENI]; e != nil {
+			if e.leaving.IsZero() && !e.overdue(now) { // else they did not count
+				p.surplus.spend(len(e.addresses))
+			}
 			e.leaving = now
 			e.broken = e.broken || e.overdue(now)
 		}

@@ -262,6 +262,7 @@ func (p *Pool) prune(now time.Time) {
 	for name, until := range p.buried {
 		if !until.After(now) {
 			delete(p.buried, name)
+			p.revision++
 		}
 	}
 }

@@ -31,6 +31,15 @@ func (s *surplus) watch(excess int, none bool, now time.Time, window time.Durati
 	return s.due
 }
 
+// spend tells that n addresses are being given back. What was measured before counts them still: without this, cooldowns
+// that end at the same moment would hide that they are gone, and the same surplus would be given back twice.
+func (s *surplus) spend(n int) {
+	if s.due >= 0 {
+		s.due = max(0, s.due-n)
+	}
+	s.least -= n
+}
+
 // shrink gives back what has been too many for SurplusAge: a whole ENI where it can, else (when addresses are the target)
 // single addresses of one ENI. One step at a time, so that each is decided on fresh facts.
 func (p *Pool) shrink(now time.Time, due int) []Action {

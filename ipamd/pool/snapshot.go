@@ -2,9 +2,15 @@ package pool
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"time"
 )
+
+// untilSeenGone is the end of a cooldown that has not begun: a pod of which no allocation speaks is on the address. Should it
+// end while no daemon runs, nothing but this tells the next one that the address was in use a moment ago. An earlier release
+// that reads it makes it a cooldown from its start.
+var untilSeenGone = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Snapshot gives what must survive a restart, in a fixed order. A cooldown that is over stays listed while the address is
 // not given out again: it says whose the address was.
@@ -13,12 +19,50 @@ func (p *Pool) Snapshot() Snapshot {
 	for _, a := range p.inOrder() {
 		if a.holder != nil {
 			snap.Assignments = append(snap.Assignments, a.holder.Assignment)
+		} else if a.occupied {
+			snap.Cooling = append(snap.Cooling, Cooling{Addr: a.addr, Pod: a.last, Until: untilSeenGone})
+		} else if left := p.left(a); a.until.Before(left) {
+			snap.Cooling = append(snap.Cooling, Cooling{Addr: a.addr, Until: left})
 		} else if !a.until.IsZero() {
 			snap.Cooling = append(snap.Cooling, Cooling{Addr: a.addr, Pod: a.last, Until: a.until})
 		}
 	}
+	if p.entomb(&snap) {
+		slices.SortFunc(snap.Cooling, func(a, b Cooling) int { return a.Addr.Compare(b.Addr) })
+	}
 	snap.Annotations = p.sortedRecords()
 	return snap
+}
+
+// left is until when a reading may show an address that is given back, or was with its ENI, as if nothing had happened; zero
+// for one that stays.
+func (p *Pool) left(a *address) time.Time {
+	if a.eni == nil {
+		if len(p.buried) == 0 {
+			return time.Time{}
+		}
+		return p.buried[a.addr.String()]
+	}
+	at := later(a.leaving, a.eni.leaving)
+	if a.eni.State == Detaching {
+		at = later(at, a.eni.changed)
+	}
+	if at.IsZero() {
+		return at
+	}
+	return at.Add(4 * settle)
+}
+
+// entomb adds the addresses that were given back and of which nothing else is known; it tells whether there are any.
+func (p *Pool) entomb(snap *Snapshot) bool {
+	found := false
+	for name, until := range p.buried {
+		if addr, err := netip.ParseAddr(name); err == nil && p.addrs[addr] == nil {
+			snap.Cooling = append(snap.Cooling, Cooling{Addr: addr, Until: until})
+			found = true
+		}
+	}
+	return found
 }
 
 // Restore takes the state of an earlier life, before anything else is folded in. Assignments of another boot are gone with
@@ -54,6 +98,10 @@ func (p *Pool) restoreCooling(snap Snapshot, now time.Time) {
 		}
 		a := p.at(c.Addr)
 		a.last = c.Pod
+		if c.Until.Equal(untilSeenGone) {
+			a.occupied = snap.BootID == p.set.BootID // until the kernel is seen without its pod
+			continue
+		}
 		// A clock that was set back must not make a cooldown last for days.
 		a.until = earlier(c.Until, now.Add(max(p.set.Cooldown, interruptedRest)))
 		if c.Pod.UID != "" {
@@ -92,6 +140,13 @@ func (p *Pool) restoreAssignments(snap Snapshot, now time.Time) {
 		p.held[saved.Key] = a
 		p.enter(a.holder)
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -174,8 +174,8 @@ func (l *Loop) step(ctx context.Context) {
 	now := l.cfg.Clock()
 	l.audit(now)
 	l.serve(now)
-	l.startSave(ctx, now)
 	l.startCloud(ctx, now)
+	l.startSave(ctx, now) // after it: what is given back is saved first
 	l.startHost(ctx, now)
 	if l.pool.Settled() {
 		select {

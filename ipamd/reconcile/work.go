@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -64,24 +65,40 @@ func (l *Loop) act(ctx context.Context, action pool.Action, now time.Time) {
 	l.pool.Begin(action, now)
 	l.host.compare = true
 	l.log.Info("cloud action", "action", action.String(), "reason", l.pool.Decision().Reason)
+	if !pool.GivesBack(action) {
+		l.carryOut(ctx, action)
+		return
+	}
+	l.afterSave(func(err error) {
+		if err != nil {
+			l.acted(action, pool.Outcome{}, &pool.CloudError{Class: pool.ClassUnknown, Err: fmt.Errorf("not tried, because the state could not be saved: %w", err)})
+			return
+		}
+		l.carryOut(ctx, action)
+	})
+}
+
+func (l *Loop) carryOut(ctx context.Context, action pool.Action) {
 	var out pool.Outcome
 	l.start(ctx, Effect{KindCloud, pool.ActionName(action)}, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, cloudDeadline)
 		defer cancel()
 		out, err = l.cfg.Cloud.Do(ctx, action)
 		return err
-	}, func(err error) {
-		l.cloud.busy = false
-		l.host.compare = true
-		l.errors.Cloud = text(err)
-		now := l.cfg.Clock()
-		if err != nil {
-			l.log.Warn("cloud action failed", "action", action.String(), "err", err)
-			l.pool.Failed(action, err, now)
-			return
-		}
-		l.pool.Fold(action, out, now)
-	})
+	}, func(err error) { l.acted(action, out, err) })
+}
+
+func (l *Loop) acted(action pool.Action, out pool.Outcome, err error) {
+	l.cloud.busy = false
+	l.host.compare = true
+	l.errors.Cloud = text(err)
+	now := l.cfg.Clock()
+	if err != nil {
+		l.log.Warn("cloud action failed", "action", action.String(), "err", err)
+		l.pool.Failed(action, err, now)
+		return
+	}
+	l.pool.Fold(action, out, now)
 }
 
 // hostWork is the one pass over the kernel that runs at a time.
