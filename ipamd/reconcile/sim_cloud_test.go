@@ -18,22 +18,39 @@ const (
 	subnetID    = "subnet-00000000000000001"
 )
 
-// simCloud is EC2: the model of fakeec2/vpc behind the loop's interface, with faults that the driver sets.
+// simCloud is EC2: the model of fakeec2/vpc behind the loop's interface, with faults that the driver sets (see
+// sim_fault_test.go).
 type simCloud struct {
+	n        *node // nil in tests that have none
 	v        *vpc.VPC
 	instance string
 	calls    map[string]int
+	lies     int // so many ENIs more than EC2 allows are in the table of instance types
 
-	throttled time.Time     // until then every call is refused
-	lost      int           // so many next actions are carried out, but answered by nothing
+	throttled time.Time // until then every call is refused
+	slow      time.Time // until then every call takes long
+	spoilt    []*spoilt
 	lag       time.Duration // readings show the state of that long ago, at most
 	past      []reading
-	reads     []time.Time // readings that were answered
+	reads     []time.Time          // readings that were answered
+	journal   []entry              // actions that reached EC2
+	taken     map[string]time.Time // ENIs that were detached out of band
+	gaveBack  time.Time            // the last call that gave something back, or was to
+
+	owned   []vpc.ENI
+	changed <-chan struct{} // closed when owned is not true any more
 }
 
 type reading struct {
 	at   time.Time
 	enis []vpc.ENI
+}
+
+// entry is one call that was carried out or refused by EC2's laws.
+type entry struct {
+	at   time.Time
+	name string
+	ok   bool
 }
 
 func newSimCloud(seed uint64, kind vpc.InstanceType, cidr string) (*simCloud, error) {
@@ -49,36 +66,53 @@ func newSimCloud(seed uint64, kind vpc.InstanceType, cidr string) (*simCloud, er
 	if err != nil {
 		return nil, err
 	}
-	return &simCloud{v: v, instance: i.ID, calls: map[string]int{}}, nil
+	return &simCloud{v: v, instance: i.ID, calls: map[string]int{}, taken: map[string]time.Time{}}, nil
 }
 
 // own gives the instance's ENIs: attached ones, and available ones with its tag.
 func (c *simCloud) own() []vpc.ENI {
-	return c.v.SelectENIs(func(e *vpc.ENI) bool {
+	select {
+	case <-c.changed:
+	default:
+		if c.changed != nil {
+			return c.owned
+		}
+	}
+	c.changed = c.v.Changed()
+	c.owned = c.v.SelectENIs(func(e *vpc.ENI) bool {
 		return e.Attachment != nil && e.Attachment.InstanceID == c.instance ||
 			e.Attachment == nil && e.Tags[instanceTag] == c.instance
 	})
+	return c.owned
+}
+
+// detached tells whether somebody detached the ENI so shortly before that the daemon cannot know.
+func (c *simCloud) detached(id string, since time.Time) bool {
+	at, ok := c.taken[id]
+	return ok && !c.n.readSince(at, since)
 }
 
 // seen is what a reading at this moment shows: with lag, an earlier state.
 func (c *simCloud) seen() []vpc.ENI {
+	c.remember()
+	return c.past[0].enis
+}
+
+// remember keeps the state before a change, for readings that lag.
+func (c *simCloud) remember() {
 	now := time.Now()
 	c.past = append(c.past, reading{now, c.own()})
 	for len(c.past) > 1 && now.Sub(c.past[0].at) > c.lag {
 		c.past = c.past[1:]
 	}
-	return c.past[0].enis
 }
 
-// remember keeps the state before a change, for readings that lag.
-func (c *simCloud) remember() { c.past = append(c.past, reading{time.Now(), c.own()}) }
-
-func (c *simCloud) Observe(context.Context) (pool.Observation, error) {
+func (c *simCloud) Observe(ctx context.Context) (pool.Observation, error) {
 	c.calls["Observe"]++
-	if time.Now().Before(c.throttled) {
-		return pool.Observation{}, &pool.CloudError{Class: pool.ClassThrottled, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+	spoil, err := c.before(ctx, "Observe")
+	if err != nil {
+		return pool.Observation{}, err
 	}
-	c.reads = append(c.reads, time.Now())
 	i, ok := c.v.Instance(c.instance)
 	if !ok {
 		return pool.Observation{}, errors.New("no instance")
@@ -86,7 +120,7 @@ func (c *simCloud) Observe(context.Context) (pool.Observation, error) {
 	sub, _ := c.v.Subnet(i.SubnetID)
 	obs := pool.Observation{
 		Instance: pool.Instance{ID: i.ID, Type: i.Type, VPC: i.VPCID, Subnet: i.SubnetID, AZ: i.AZ,
-			Limits: pool.Limits{ENIs: i.Limits.ENIs, AddressesPerENI: i.Limits.IPv4}},
+			Limits: pool.Limits{ENIs: i.Limits.ENIs + c.lies, AddressesPerENI: i.Limits.IPv4}},
 		VPCCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")},
 	}
 	for _, e := range c.seen() {
@@ -98,6 +132,11 @@ func (c *simCloud) Observe(context.Context) (pool.Observation, error) {
 		}
 		return strings.Compare(a.ID, b.ID)
 	})
+	at := time.Now()
+	if err := c.after(ctx, spoil); err != nil {
+		return pool.Observation{}, err
+	}
+	c.reads = append(c.reads, at)
 	return obs, nil
 }
 
@@ -112,40 +151,34 @@ func convert(e vpc.ENI, cidr netip.Prefix, instance string) pool.ENI {
 	return out
 }
 
-func (c *simCloud) Do(_ context.Context, action pool.Action) (pool.Outcome, error) {
-	c.calls[pool.ActionName(action)]++
-	if time.Now().Before(c.throttled) {
-		return pool.Outcome{}, &pool.CloudError{Class: pool.ClassThrottled, Code: "RequestLimitExceeded", Message: "Request limit exceeded."}
+func (c *simCloud) Do(ctx context.Context, action pool.Action) (pool.Outcome, error) {
+	name := pool.ActionName(action)
+	c.calls[name]++
+	if c.n != nil {
+		c.n.checkGivingBack(action)
+	}
+	spoil, err := c.before(ctx, name)
+	if err != nil {
+		return pool.Outcome{}, err
 	}
 	c.remember()
 	out, err := c.do(action)
+	c.journal = append(c.journal, entry{time.Now(), name, err == nil})
 	var refused *vpc.Error
 	if errors.As(err, &refused) {
-		return out, &pool.CloudError{Class: class(refused), Code: refused.Code, Message: refused.Message}
-	}
-	if err == nil && c.lost > 0 {
-		c.lost--
-		return pool.Outcome{}, &pool.CloudError{Class: pool.ClassUnknown, Message: "the answer was lost"}
-	}
-	return out, err
-}
-
-func class(err *vpc.Error) pool.CloudClass {
-	switch err.Code {
-	case vpc.CodeSubnetFull:
-		return pool.ClassSubnetFull
-	case vpc.CodeAttachmentLimit, vpc.CodePrivateIPLimit, vpc.CodeENILimit:
-		return pool.ClassLimit
-	case vpc.CodeENINotFound, vpc.CodeAttachmentNotFound:
-		return pool.ClassGone
-	case vpc.CodeENIInUse, vpc.CodeIncorrectState:
-		return pool.ClassInUse
-	case vpc.CodeParameterValue:
-		if strings.Contains(err.Message, "in use") {
-			return pool.ClassInUse
+		class := classOf(name, refused.Code)
+		if c.n != nil {
+			c.n.covered("EC2 says " + string(class))
 		}
+		return out, &pool.CloudError{Class: class, Code: refused.Code, Message: refused.Message}
 	}
-	return pool.ClassInvalid
+	if err == nil {
+		err = c.after(ctx, spoil)
+	}
+	if err != nil {
+		return pool.Outcome{}, err
+	}
+	return out, nil
 }
 
 func (c *simCloud) do(action pool.Action) (pool.Outcome, error) {
@@ -180,7 +213,12 @@ func (c *simCloud) do(action pool.Action) (pool.Outcome, error) {
 	case pool.DetachENI:
 		return pool.Outcome{}, c.v.DetachNetworkInterface(now, vpc.DetachNetworkInterfaceInput{AttachmentID: act.AttachmentID})
 	case pool.DeleteENI:
-		return pool.Outcome{}, c.v.DeleteNetworkInterface(now, act.ENI)
+		err := c.v.DeleteNetworkInterface(now, act.ENI)
+		var refused *vpc.Error
+		if errors.As(err, &refused) && refused.Code == vpc.CodeENINotFound {
+			return pool.Outcome{}, nil // as the cloud adapter has it
+		}
+		return pool.Outcome{}, err
 	}
 	return pool.Outcome{}, fmt.Errorf("unknown action %T", action)
 }

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
@@ -18,7 +19,6 @@ import (
 
 // node is a simulated node: the world, which outlives the daemon, and the daemon's present life.
 type node struct {
-	t        *testing.T
 	seed     uint64
 	settings pool.Settings
 	kind     vpc.InstanceType
@@ -27,30 +27,43 @@ type node struct {
 	host  *simHost
 	api   *simAPI
 	disk  *store.Memory
-	saves time.Time // until then the disk is full
+	full  string    // step of a save that the disk refuses
+	saves time.Time // until then
+	slows time.Time // until then a save takes very long
 
 	mu     sync.Mutex
-	log    []string
-	counts map[string]int // effects by kind, over all lives
+	log    []line
+	counts map[string]int // effects by kind and period
 	taken  map[int64]bool // virtual nanoseconds that are spoken for
-	faults []string
+	faults []breach
+	cover  map[string]int // what came to pass, for TestSimulationCovers
 
-	life  *life
-	lives int
-	all   sync.WaitGroup // every goroutine of the simulation
-
+	life      *life
+	lives     int
+	atStart   []func() // what changes before the next start
+	armed     []*trap
+	all       sync.WaitGroup // every goroutine of the simulation
+	over      bool           // the run is being wound up
+	trouble   time.Time      // faults may show until then
 	sandboxes []*sandbox
+	pods      []*simPod
 	released  map[netip.Addr]release
+	rested    map[netip.Addr]time.Time // when an address was last let go, also by those that never ran
 	thefts    map[netip.Addr]time.Time
-	pods      int
-	over      bool // a law was broken and the run is being wound up
+	used      []usage // of addresses over time
+	limits    bool    // EC2 has spoken of a limit that is none
 }
 
-// life is one run of the daemon.
-type life struct {
-	loop   *reconcile.Loop
-	cancel context.CancelFunc
-	ended  chan struct{}
+// line is one line of a trace.
+type line struct {
+	at   time.Duration
+	text string
+}
+
+// breach is a law that was broken.
+type breach struct {
+	at        time.Duration
+	law, text string
 }
 
 // release is when an address was last given back, and whose it was.
@@ -59,169 +72,219 @@ type release struct {
 	uid string
 }
 
-func (n *node) note(format string, args ...any) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.log = append(n.log, fmt.Sprintf("%12s ", time.Since(epoch()))+fmt.Sprintf(format, args...))
+type usage struct {
+	at   time.Time
+	used int
 }
 
-func (n *node) fault(format string, args ...any) {
-	n.mu.Lock()
-	first := len(n.faults) == 0
-	n.mu.Unlock()
-	if !first && n.over {
-		return // the driver has stopped looking after things
-	}
-	n.note("FAULT "+format, args...)
+// trap crashes the daemon at an effect.
+type trap struct {
+	effect string
+	after  bool
+}
+
+func (n *node) note(format string, args ...any) {
+	at := time.Since(epoch())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.faults = append(n.faults, fmt.Sprintf(format, args...))
+	n.log = append(n.log, line{at, fmt.Sprintf(format, args...)})
+}
+
+// fault notes that a law is broken. Only the first moment counts: what follows may be a consequence.
+func (n *node) fault(law, format string, args ...any) {
+	n.note("BROKEN "+law+": "+format, args...)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.faults) < 20 && !n.over {
+		n.faults = append(n.faults, breach{time.Since(epoch()), law, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (n *node) covered(what string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cover[what]++
 }
 
 // epoch is when every synctest bubble begins.
 func epoch() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
+// period is how far a difference in the order of effects reaches: after it, equal effects draw equal times again, so that
+// a shortened list of operations still leads to the same trouble.
+const period = 20 * time.Second
+
+// longest is the longest that an effect takes, in nanoseconds, before and again after it is carried out.
+var longest = map[string]int64{
+	"cloud": 1_500_000_000, "host": 40_000_000, "save": 20_000_000, "annotate": 1000, "patch": 200_000_000, "driver": 1000, "start": 1_000_000,
+}
+
 // pause lets an effect take its own time: drawn from the seed, the effect's name and its number, and ending at a nanosecond
 // that nothing else ends at, so that one seed is one order of things.
 func (n *node) pause(ctx context.Context, name string) error {
-	n.mu.Lock()
-	n.counts[name]++
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%s/%d", n.seed, name, n.counts[name])
-	x := h.Sum64()
-	longest := map[string]int64{"cloud": 1_500_000_000, "host": 40_000_000, "save": 20_000_000, "annotate": 1000, "patch": 200_000_000, "patched": 50_000_000}[name]
-	if longest == 0 {
-		longest = 300_000_000
+	span := longest[name]
+	if span == 0 {
+		span = 300_000_000
 	}
-	end := time.Since(epoch()).Nanoseconds() + 1 + int64(x%uint64(longest))
-	for n.taken[end] {
+	return n.pauseUpTo(ctx, name, span)
+}
+
+func (n *node) pauseUpTo(ctx context.Context, name string, span int64) error {
+	return wait(ctx, n.slot(name, span)-time.Since(epoch()))
+}
+
+// slot draws the moment, up to span nanoseconds from now, at which a pause ends.
+func (n *node) slot(name string, span int64) time.Duration {
+	now := time.Since(epoch())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	id := fmt.Sprintf("%s/%d", name, now/period)
+	n.counts[id]++
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d/%s/%d", n.seed, id, n.counts[id])
+	return n.free(now + 1 + time.Duration(h.Sum64()%uint64(span)))
+}
+
+// free takes the first nanosecond from end on that nothing ends at. The caller holds the lock.
+func (n *node) free(end time.Duration) time.Duration {
+	for n.taken[int64(end)] {
 		end++
 	}
-	n.taken[end] = true
-	n.mu.Unlock()
-	return wait(ctx, time.Duration(end)-time.Since(epoch()))
+	n.taken[int64(end)] = true
+	return end
 }
 
-// seam gives every effect a time before and a time after. A crash in the first one undoes it; in the second one it has
-// happened, and nobody was told.
-func (n *node) seam(ctx context.Context, e reconcile.Effect, run func(context.Context) error) error {
-	if err := n.pause(ctx, e.Kind); err != nil {
-		return err
-	}
-	err := run(ctx)
-	n.note("%s %s: %v", e.Kind, e.Name, err)
-	if err := n.pause(ctx, e.Kind); err != nil {
-		return err
-	}
-	return err
-}
-
-func (n *node) start() {
-	n.lives++
-	ctx, cancel := context.WithCancel(context.Background())
-	annotator := newSimAnnotator(n.api)
-	settings := n.settings
-	settings.Seed = n.seed<<8 + uint64(n.lives)
-	loop := reconcile.New(reconcile.Config{
-		Settings: settings, Cloud: n.cloud, Host: n.host, Store: store.New(n.disk, "/run/state.json"), Annotator: annotator, Seam: n.seam,
-	})
-	annotator.answer = loop.Answered
-	l := &life{loop: loop, cancel: cancel, ended: make(chan struct{})}
-	n.life = l
-	n.all.Go(func() { annotator.run(ctx, n.pause) })
-	n.all.Go(func() {
-		defer close(l.ended)
-		if err := loop.Run(ctx); err != nil {
-			n.fault("Run: %v", err)
-		}
-	})
-}
-
-func (n *node) crash() {
-	n.life.cancel()
-	<-n.life.ended
-}
-
-// sandbox is one pod sandbox, as the runtime and the plugin see it.
-type sandbox struct {
-	pod   pool.Pod
-	key   pool.Key
-	addr  netip.Addr
-	using bool // from the address's assignment to the removal of its veth
-	runs  bool // its ADD succeeded and its DEL has not begun
-	taken bool // its address was taken away out of band
-	dels  int  // DELs that began
-	dead  bool // the machine was rebooted under it
-}
-
-func (n *node) newPod(name string) pool.Pod {
-	n.pods++
-	if name == "" {
-		name = fmt.Sprintf("pod-%d", n.pods)
-	}
-	p := pool.Pod{Namespace: "default", Name: name, UID: fmt.Sprintf("uid-%d", n.pods)}
-	n.api.create(p)
-	return p
-}
-
-// add runs one ADD, as runtime, plugin and server do together.
-func (n *node) add(p pool.Pod) *sandbox {
+// after does something later, unless the run is over by then.
+func (n *node) after(d time.Duration, f func()) {
 	n.mu.Lock()
-	s := &sandbox{pod: p, key: pool.Key{Network: "aws-cni", Sandbox: fmt.Sprintf("s%d", len(n.sandboxes)+1), IfName: "eth0"}}
-	n.sandboxes = append(n.sandboxes, s)
+	end := n.free(time.Since(epoch()) + d)
 	n.mu.Unlock()
 	n.all.Go(func() {
-		_ = n.pause(context.Background(), "exec/"+s.key.Sandbox)
-		if s.dead {
-			return
+		pass(end - time.Since(epoch()))
+		if !n.over {
+			f()
 		}
-		loop := n.life.loop
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-		defer cancel()
-		lease, err := loop.Assign(ctx, s.key, p, "/run/netns/"+s.key.Sandbox)
-		if err != nil {
-			n.note("ADD %s %s: %v", s.key.Sandbox, p.UID, err)
-			n.refused(err)
-			return
-		}
-		n.granted(s, lease)
-		_ = n.pause(context.Background(), "again/"+s.key.Sandbox)
-		if again, err := loop.Assign(ctx, s.key, p, ""); err == nil && again.Assignment.Addr != s.addr {
-			n.fault("ADD of %s again gave %s, not %s", s.key.Sandbox, again.Assignment.Addr, s.addr)
-		}
-		n.finish(ctx, loop, s)
 	})
-	return s
-}
-
-// finish is the rest of an ADD: kernel work, then done; the veth goes away again unless that was answered.
-func (n *node) finish(ctx context.Context, loop *reconcile.Loop, s *sandbox) {
-	_ = n.pause(context.Background(), "plugin/"+s.key.Sandbox)
-	if s.dead {
-		return
-	}
-	n.host.addRoute(s.addr, s.key.Sandbox)
-	if n.hash("killed", s.key.Sandbox)%20 == 0 { // the plugin was killed: the connection closes, the veth stays a little
-		n.note("plugin of %s killed", s.key.Sandbox)
-		n.gone(s)
-		_ = loop.Abort(ctx, s.key)
-		return
-	}
-	if err := loop.Done(ctx, s.key); err != nil {
-		n.note("done %s: %v", s.key.Sandbox, err)
-		n.gone(s)
-		_ = loop.Abort(ctx, s.key)
-		return
-	}
-	n.note("runs %s %s %s", s.key.Sandbox, s.pod.UID, s.addr)
-	s.runs = true
-	n.api.started(s.pod, s.key.Sandbox, s.addr.String(), true)
 }
 
 func (n *node) hash(parts ...string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, n.seed, parts)
 	return h.Sum64()
+}
+
+// effect gives an effect a time before and a time after. A crash in the first one undoes it; in the second one it has
+// happened, and nobody was told. A trap crashes the daemon at either.
+func (n *node) effect(ctx context.Context, kind, name string, run func(context.Context) error) error {
+	if err := n.pause(ctx, kind); err != nil {
+		return err
+	}
+	if kind == reconcile.KindSave && time.Now().Before(n.slows) {
+		if err := n.pauseUpTo(ctx, "slow disk", int64(40*time.Second)); err != nil {
+			return err
+		}
+	}
+	if n.sprung(kind+" "+name, false) {
+		return context.Canceled
+	}
+	err := run(ctx)
+	if n.sprung(kind+" "+name, true) {
+		return context.Canceled
+	}
+	if err := n.pause(ctx, kind); err != nil {
+		return err
+	}
+	return err
+}
+
+// sprung crashes the daemon where a trap is set for the effect.
+func (n *node) sprung(effect string, after bool) bool {
+	n.mu.Lock()
+	at := slices.IndexFunc(n.armed, func(t *trap) bool { return t.effect == effect && t.after == after })
+	if at >= 0 {
+		n.armed = slices.Delete(n.armed, at, at+1)
+	}
+	n.mu.Unlock()
+	if at < 0 {
+		return false
+	}
+	when := "before"
+	if after {
+		when = "after"
+	}
+	n.note("crash %s %s", when, effect)
+	n.covered("crash " + when + " " + effect)
+	n.life.cancel()
+	return true
+}
+
+func (n *node) seam(ctx context.Context, e reconcile.Effect, run func(context.Context) error) error {
+	return n.effect(ctx, e.Kind, e.Name, func(ctx context.Context) error {
+		err := run(ctx)
+		n.note("%s %s: %v", e.Kind, e.Name, err)
+		return err
+	})
+}
+
+// troubled tells that a fault may show until d from now.
+func (n *node) troubled(d time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if until := time.Now().Add(d); until.After(n.trouble) {
+		n.trouble = until
+	}
+}
+
+func newNode(seed uint64) *node {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	types := []vpc.InstanceType{{Name: "sim.small", ENIs: 3, IPv4: 4}, {Name: "sim.medium", ENIs: 3, IPv4: 6}, {Name: "sim.large", ENIs: 4, IPv4: 10}}
+	targets := []pool.Settings{{WarmENI: 1}, {WarmENI: 0}, {WarmIP: 2}, {WarmIP: 3, MinimumIP: 8}, {MinimumIP: 6}, {WarmENI: 1, MaxENI: 2}, {WarmIP: 1, MaxENI: 2}}
+	cooldowns := []time.Duration{0, 5 * time.Second, 30 * time.Second, 30 * time.Second}
+	cidrs := []string{"10.0.1.0/24", "10.0.1.0/24", "10.0.1.0/27", "10.0.1.0/28"}
+	n := &node{
+		seed: seed, kind: types[rng.IntN(len(types))], settings: targets[rng.IntN(len(targets))], disk: store.NewMemory(),
+		counts: map[string]int{}, taken: map[int64]bool{}, cover: map[string]int{},
+		released: map[netip.Addr]release{}, rested: map[netip.Addr]time.Time{}, thefts: map[netip.Addr]time.Time{},
+	}
+	cloud, err := newSimCloud(seed, n.kind, cidrs[rng.IntN(len(cidrs))])
+	if err != nil {
+		panic(err) // the world of the test itself
+	}
+	n.settings.Cooldown = cooldowns[rng.IntN(len(cooldowns))]
+	n.settings.BootID = "boot-1"
+	n.settings.Annotate, n.settings.Keys = rng.IntN(3) > 0, []string{"a/ip"}
+	if rng.IntN(8) == 0 {
+		cloud.lies = 1
+	}
+	cloud.v.SetDelays(vpc.Delays{Attach: 2 * time.Second, Link: 2 * time.Second, Detach: 3 * time.Second})
+	n.cloud, n.host, n.api = cloud, newSimHost(cloud), newSimAPI()
+	n.cloud.n, n.host.n = n, n
+	n.note("seed %d type %s lies %d settings %+v", seed, n.kind.Name, cloud.lies, n.settings)
+	return n
+}
+
+// runs gives the sandboxes that run, and pass a test.
+func (n *node) runs(test func(*sandbox) bool) []*sandbox {
+	var list []*sandbox
+	for _, s := range n.sandboxes {
+		if s.runs && (test == nil || test(s)) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// pick chooses one of a list by a number in such a way that the choice stays the same while others come and go.
+func pick[T fmt.Stringer](list []T, number uint64) (T, bool) {
+	var best T
+	var most uint64
+	for _, x := range list {
+		h := fnv.New64a()
+		fmt.Fprint(h, number, x.String())
+		if sum := h.Sum64() | 1; sum > most {
+			best, most = x, sum
+		}
+	}
+	return best, most > 0
 }
 
 // refused checks that an ADD that failed says why.
@@ -231,92 +294,24 @@ func (n *node) refused(err error) {
 	switch {
 	case errors.As(err, &none):
 		if len(none.Reason) < 20 {
-			n.fault("ADD refused without a reason: %v", err)
+			n.fault("reason", "ADD refused without a reason: %v", err)
 		}
-	case errors.As(err, &save), errors.Is(err, reconcile.ErrStopped):
+	case errors.As(err, &save), errors.Is(err, reconcile.ErrStopped), errors.Is(err, reconcile.ErrSuperseded):
 	default:
-		n.fault("ADD failed with %v", err)
+		n.fault("reason", "ADD failed with %v", err)
 	}
 }
 
-// granted checks the laws about an address that was just given out.
-func (n *node) granted(s *sandbox, lease reconcile.Lease) {
-	a := lease.Assignment
-	n.note("ADD %s %s: %s on %s", s.key.Sandbox, s.pod.UID, a.Addr, a.ENI)
-	n.mu.Lock()
-	r := n.released[a.Addr]
-	for _, other := range n.sandboxes {
-		if other != s && other.using && other.addr == a.Addr {
-			defer n.fault("%s given to %s while %s uses it", a.Addr, s.key.Sandbox, other.key.Sandbox)
-		}
-	}
-	s.addr, s.using = a.Addr, true
-	n.mu.Unlock()
-	if !r.at.IsZero() && r.uid != s.pod.UID && a.Since.Before(r.at.Add(n.settings.Cooldown)) {
-		n.fault("%s given to %s at %s, in cooldown since %s", a.Addr, s.pod.UID, a.Since.Sub(epoch()), r.at.Sub(epoch()))
-	}
-	if n.excused(a.Addr, a.Since) {
-		s.taken = true
-		return
-	}
-	if !n.host.confirmed(a.Addr, a.ENI) {
-		n.fault("%s on %s given out before the kernel had it", a.Addr, a.ENI)
-	}
-	if problem := n.atEC2(a.Addr); problem != "" {
-		n.fault("%s given out: %s", a.Addr, problem)
-	}
-}
+// pass lets virtual time pass: every caller is in a synctest bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
-// atEC2 tells what keeps an address from working; "" when it is a secondary address of an ENI of this instance.
-func (n *node) atEC2(addr netip.Addr) string {
-	for _, e := range n.cloud.own() {
-		if e.Primary == addr {
-			return "it is the primary address of " + e.ID
-		}
-		if e.Holds(addr) {
-			if e.Attachment == nil || e.Attachment.Status == vpc.Detaching {
-				return "its ENI " + e.ID + " is not attached"
-			}
-			return ""
-		}
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
-	return "EC2 does not say that it is ours"
-}
-
-// gone removes a sandbox's kernel state: from here on nothing of it is left on the node.
-func (n *node) gone(s *sandbox) {
-	if !s.using {
-		return
-	}
-	n.host.removeRoute(s.addr, s.key.Sandbox)
-	n.api.started(s.pod, s.key.Sandbox, "", false)
-	n.mu.Lock()
-	if s.runs { // one whose ADD failed has never spoken to anybody
-		n.released[s.addr] = release{time.Now(), s.pod.UID}
-	}
-	s.using, s.runs = false, false
-	n.mu.Unlock()
-}
-
-// del runs one DEL; while the daemon is down it is kept and tried again.
-func (n *node) del(s *sandbox) {
-	n.gone(s)
-	s.dels++
-	name := fmt.Sprintf("del/%s/%d", s.key.Sandbox, s.dels)
-	n.all.Go(func() {
-		for try := range 100 {
-			if try > 0 {
-				pass(3 * time.Second)
-			}
-			_ = n.pause(context.Background(), name)
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			_, found, err := n.life.loop.Release(ctx, s.key)
-			cancel()
-			if err == nil {
-				n.note("DEL %s: known %v", s.key.Sandbox, found)
-				return
-			}
-		}
-		n.fault("DEL of %s never succeeded", s.key.Sandbox)
-	})
 }
