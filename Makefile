@@ -17,7 +17,7 @@ UNIT        = $(shell go list ./... | grep -v /e2e/)
 ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test e2e check lint law docs docs-check bench clean tools
+.PHONY: help build assets demo test simulate e2e check lint law docs docs-check bench clean tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,10 @@ test: tools build ## run all tests
 	$(STEP) "compile the rest" go build -v ./... && \
 	$(STEP) "unit, kernel and simulation tests" go test -count=1 -p 2 $(UNIT) && \
 	$(STEP) --last "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
+
+simulate: ## run the first SEEDS simulated hours of a node (`make test` runs 300), or replay one: SEED=n, some of it: OPS=3,17
+	@SIM_SEEDS="$(SEEDS)" SIM_SEED="$(SEED)" SIM_OPS="$(OPS)" SIM_TRACES="$(CURDIR)/build" \
+	  go test -v -count=1 -timeout 0 -run '^TestSimulation$$' ./ipamd/reconcile
 
 e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' FOCUS=...)
 	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -p 1 -timeout 30m ./e2e/suites/... -ginkgo.v -ginkgo.no-color \
