@@ -16,8 +16,8 @@ import (
 
 // add gives a sandbox its network: assign, build, done, and only then the result. The daemon takes the address back when
 // the connection ends before done; whatever stands in the kernel is removed first.
-func add(args *skel.CmdArgs) error {
-	c, refused := parseConf(args.StdinData)
+func (a Around) add(args *skel.CmdArgs) error {
+	c, refused := a.parseConf(args.StdinData)
 	if refused != nil {
 		return refused
 	}
@@ -32,31 +32,38 @@ func add(args *skel.CmdArgs) error {
 	if refused != nil {
 		return c.failed("ADD", refused)
 	}
-	return printResult(result, c.cniVersion)
+	return a.do("print result", func() error { return printResult(result, c.cniVersion) })
 }
 
 // build runs the transaction with the daemon.
 func build(c conf, args *skel.CmdArgs, pod api.Pod) (*current.Result, *types.Error) {
 	ctx := within(assignDeadline + answerMargin)
-	client, err := api.Dial(ctx, c.socket)
+	client, err := c.dial(ctx)
 	if err != nil {
 		return nil, c.refusal("assign address", err)
 	}
 	defer client.Close() // ends the transaction, after the kernel work was undone where it had to be
 
 	key := attachment(c, args)
-	recipe, err := client.Assign(ctx, api.AssignRequest{
-		Attachment: key, Pod: pod, NetNS: args.Netns, DeadlineMS: assignDeadline.Milliseconds(),
+	var recipe api.PodNetwork
+	err = c.around.do("ask assign", func() error {
+		recipe, err = client.Assign(ctx, api.AssignRequest{
+			Attachment: key, Pod: pod, NetNS: args.Netns, DeadlineMS: assignDeadline.Milliseconds(),
+		})
+		return err
 	})
 	if err != nil {
 		return nil, c.refusal("assign address", err)
 	}
-	pair, err := podnet.Setup(args.Netns, args.IfName, recipe, func() error { return stillOurs(ctx, client, key, recipe) })
+	pair, err := podnet.Around(c.around).Setup(args.Netns, args.IfName, recipe, func() error {
+		return c.around.do("ask permission", func() error { return stillOurs(ctx, client, key, recipe) })
+	})
 	if err != nil {
 		return nil, kernelError(fmt.Sprintf("set up %s with %s", args.IfName, recipe.Addr), err)
 	}
-	if err := client.Done(within(doneTimeout), api.DoneRequest{Attachment: key}); err != nil {
-		return nil, undo(args, recipe, c.unconfirmed(err))
+	done := func() error { return client.Done(within(doneTimeout), api.DoneRequest{Attachment: key}) }
+	if err := c.around.do("ask done", done); err != nil {
+		return nil, c.undo(args, recipe, err)
 	}
 	return resultOf(args, recipe, pair), nil
 }
@@ -83,11 +90,12 @@ func (c conf) unconfirmed(err error) *types.Error {
 
 // undo removes what was built for an address that is not the sandbox's. A pod that was alive before this ADD keeps its
 // network: the ADD was a repeat.
-func undo(args *skel.CmdArgs, recipe api.PodNetwork, refused *types.Error) *types.Error {
+func (c conf) undo(args *skel.CmdArgs, recipe api.PodNetwork, why error) *types.Error {
+	refused := c.unconfirmed(why)
 	if recipe.Repeat {
 		return refused
 	}
-	if err := podnet.Teardown(args.Netns, args.IfName); err != nil {
+	if err := podnet.Around(c.around).Teardown(args.Netns, args.IfName); err != nil {
 		refused.Details += "; and the veth could not be removed: " + err.Error()
 	}
 	return refused

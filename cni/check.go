@@ -13,13 +13,13 @@ import (
 )
 
 // check compares a sandbox with the daemon's recipe and says what differs, if anything.
-func check(args *skel.CmdArgs) error {
-	c, refused := parseConf(args.StdinData)
+func (a Around) check(args *skel.CmdArgs) error {
+	c, refused := a.parseConf(args.StdinData)
 	if refused != nil {
 		return refused
 	}
 	var recipe api.PodNetwork
-	err := ask(c.socket, func(ctx context.Context, client *api.Client) (err error) {
+	err := c.ask("check", func(ctx context.Context, client *api.Client) (err error) {
 		recipe, err = client.Check(ctx, attachment(c, args))
 		return err
 	})

@@ -33,27 +33,38 @@ const (
 	about          = "aws-cni: the CNI plugin of vpc-cni, exec'd by a container runtime"
 )
 
+// Around carries out one effect of the plugin on the world (a request to the daemon, a change of the kernel, a file, its
+// output) by calling run, once or not at all, and passes on its error. Nil just calls it. Tests end the process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
+}
+
 // Main runs the command that the environment names and returns the exit code. command is CNI_COMMAND: VERSION and the
-// bare call read no configuration.
-func Main(command string) int {
+// bare call read no configuration. Around is nil but in tests.
+func Main(command string, around Around) int {
 	var stdin []byte
 	if command != "" && command != "VERSION" {
 		var err *types.Error
 		if stdin, err = readStdin(); err != nil {
-			return fail(err)
+			return around.fail(err)
 		}
 	}
 	supported := []string{"0.4.0", "1.0.0", "1.1.0"}
-	commands := skel.CNIFuncs{Add: add, Del: del, Check: check, GC: gc, Status: status}
+	commands := skel.CNIFuncs{Add: around.add, Del: around.del, Check: around.check, GC: around.gc, Status: around.status}
 	process := skel.Process{Getenv: os.Getenv, Stdin: stdin, Stdout: os.Stdout, Stderr: os.Stderr} //nolint:forbidigo // CNI passes its input so
 	if err := process.Call(commands, supported, about); err != nil {
-		return fail(err)
+		return around.fail(err)
 	}
 	return 0
 }
 
-func fail(err *types.Error) int {
-	if err := err.Print(); err != nil {
+func (a Around) fail(refused *types.Error) int {
+	if err := a.do("print error", refused.Print); err != nil {
 		fmt.Fprintln(os.Stderr, "print error:", err)
 	}
 	return 1
@@ -98,13 +109,22 @@ func kernelError(doing string, err error) *types.Error {
 }
 
 // ask calls the daemon once over a connection of its own.
-func ask(socket string, question func(context.Context, *api.Client) error) error {
+func (c conf) ask(what string, question func(context.Context, *api.Client) error) error {
 	ctx := within(askTimeout)
-	client, err := api.Dial(ctx, socket)
+	client, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(question(ctx, client), client.Close())
+	err = c.around.do("ask "+what, func() error { return question(ctx, client) })
+	return errors.Join(err, client.Close())
+}
+
+func (c conf) dial(ctx context.Context) (client *api.Client, err error) {
+	err = c.around.do("dial", func() error {
+		client, err = api.Dial(ctx, c.socket)
+		return err
+	})
+	return client, err
 }
 
 // attachment is CNI's key of what a command speaks of.

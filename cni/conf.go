@@ -29,6 +29,7 @@ type conf struct {
 	previous   json.RawMessage  // nil without prevResult; only CHECK reads it: DEL must not fail on another release's result
 	valid      []api.Attachment // GC
 	hasValid   bool             // cni.dev/valid-attachments was there, and was a list
+	around     Around           // of the process, not of the configuration
 }
 
 // rawConf is the configuration as the runtime passes it; keys that are not ours are ignored.
@@ -48,7 +49,7 @@ type validEntry struct {
 }
 
 // parseConf reads a network configuration. Every refusal has CNI's code 7 and names the field.
-func parseConf(stdin []byte) (conf, *types.Error) {
+func (a Around) parseConf(stdin []byte) (conf, *types.Error) {
 	raw, plain := plainConf(stdin)
 	var err error
 	if !plain {
@@ -64,7 +65,7 @@ func parseConf(stdin []byte) (conf, *types.Error) {
 		return conf{}, types.NewError(types.ErrDecodingFailure, "network configuration is not JSON", err.Error())
 	}
 	c := conf{
-		cniVersion: raw.CNIVersion, network: raw.Name,
+		around: a, cniVersion: raw.CNIVersion, network: raw.Name,
 		socket: raw.Socket, logFile: raw.LogFile, logLevel: raw.LogLevel,
 		hasValid: raw.Valid != nil, // null is what a caller without a list sends: not the same as an empty list
 	}

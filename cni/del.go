@@ -13,8 +13,8 @@ import (
 // del takes a sandbox's network away: the kernel's state first, then the address, so that nobody is given an address that
 // an old veth still answers for. It succeeds as soon as the kernel's state is gone. What the daemon could not be told is
 // left in a record for it: a pod must not hang in Terminating because its node's daemon is down.
-func del(args *skel.CmdArgs) error {
-	c, refused := parseConf(args.StdinData)
+func (a Around) del(args *skel.CmdArgs) error {
+	c, refused := a.parseConf(args.StdinData)
 	if refused != nil {
 		return refused
 	}
@@ -23,17 +23,18 @@ func del(args *skel.CmdArgs) error {
 		c.note("pod is not named", args.ContainerID, unreadable)
 	}
 	// A link of that name that is no veth is not ours, and neither are the host's own: there is nothing of the sandbox to remove.
-	err := podnet.Teardown(args.Netns, args.IfName)
+	err := podnet.Around(a).Teardown(args.Netns, args.IfName)
 	if err != nil && !errors.Is(err, podnet.ErrForeignLink) && !errors.Is(err, podnet.ErrHostNamespace) {
 		return c.failed("DEL", kernelError("remove "+args.IfName, err))
 	}
 	message := api.ReleaseRequest{Attachment: attachment(c, args), Pod: pod}
-	err = ask(c.socket, func(ctx context.Context, client *api.Client) error { return client.Release(ctx, message) })
+	err = c.ask("release", func(ctx context.Context, client *api.Client) error { return client.Release(ctx, message) })
 	if err == nil {
 		return nil
 	}
 	c.note("deletion left for the daemon", message.ContainerID, err)
-	if err := api.LeavePending(c.socket, api.PendingDel{ReleaseRequest: message, At: time.Now()}); err != nil {
+	record := api.PendingDel{ReleaseRequest: message, At: time.Now()}
+	if err := a.do("pending write", func() error { return api.LeavePending(c.socket, record) }); err != nil {
 		// The daemon's evidence audit releases the address without a record, only later.
 		c.note("deletion not recorded", message.ContainerID, err)
 	}

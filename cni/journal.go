@@ -11,7 +11,9 @@ import (
 // failed notes a failure in the log file, if one is configured, and returns it for the runtime.
 func (c conf) failed(command string, refused *types.Error) error {
 	if log, closeLog := c.journal(); log != nil {
-		log.Error("command failed", "command", command, "code", refused.Code, "msg", refused.Msg, "details", refused.Details)
+		c.write(func() {
+			log.Error("command failed", "command", command, "code", refused.Code, "msg", refused.Msg, "details", refused.Details)
+		})
 		closeLog()
 	}
 	return refused
@@ -23,7 +25,7 @@ func (c conf) note(msg, sandbox string, err error) {
 		return
 	}
 	if log, closeLog := c.journal(); log != nil {
-		log.Warn(msg, "sandbox", sandbox, "err", err)
+		c.write(func() { log.Warn(msg, "sandbox", sandbox, "err", err) })
 		closeLog()
 	}
 }
@@ -38,4 +40,8 @@ func (c conf) journal() (*slog.Logger, func()) {
 		return nil, nil
 	}
 	return slog.New(slog.NewJSONHandler(file, nil)), func() { _ = file.Close() }
+}
+
+func (c conf) write(line func()) {
+	_ = c.around.do("journal write", func() error { line(); return nil }) // a logger tells nobody that it failed
 }

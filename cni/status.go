@@ -9,12 +9,12 @@ import (
 
 // status tells whether an ADD could be served now: code 50 when the daemon is not there or not ready, 51 when it says that
 // running pods suffer too.
-func status(args *skel.CmdArgs) error {
-	c, refused := parseConf(args.StdinData)
+func (a Around) status(args *skel.CmdArgs) error {
+	c, refused := a.parseConf(args.StdinData)
 	if refused != nil {
 		return refused
 	}
-	err := ask(c.socket, func(ctx context.Context, client *api.Client) error { return client.Status(ctx) })
+	err := c.ask("status", func(ctx context.Context, client *api.Client) error { return client.Status(ctx) })
 	if err == nil {
 		return nil
 	}

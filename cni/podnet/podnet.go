@@ -70,6 +70,7 @@ type sandbox struct {
 	ns                    netNS
 	hostSocket, podSocket *socket
 	ifName                string
+	around                Around
 
 	host, pod *netlink.Handle // for what a new pod never needs; see list
 }
@@ -145,7 +146,7 @@ func (s *sandbox) close() {
 // plugin was killed) is replaced, and what leads to another sandbox is replaced if may allows it. ErrForeignLink and
 // ErrHostNamespace name what it will not touch, ErrTaken means that another sandbox has the name or the address, and wraps
 // may's reason. After an error nothing of a new pair stands; only the kill of the process leaves a part.
-func Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair, error) {
+func (a Around) Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair, error) {
 	if err := validate(recipe); err != nil {
 		return Pair{}, err
 	}
@@ -157,6 +158,7 @@ func Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair, error) {
 		return Pair{}, fmt.Errorf("set up %s: no namespace at %q", ifName, path)
 	}
 	defer s.close()
+	s.around = a
 
 	built, err := s.create(recipe)
 	for attempt := 0; errors.Is(err, unix.EEXIST) && attempt < takeovers; attempt++ {
@@ -175,7 +177,8 @@ func Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair, error) {
 		return Pair{}, fmt.Errorf("create veth %s: %w", recipe.HostVeth, err)
 	}
 	if err := s.furnish(recipe, built, may); err != nil {
-		if undo := s.podSocket.remove(built.pod); undo != nil && !errors.Is(undo, unix.ENODEV) {
+		undo := s.around.do("kernel remove new veth", func() error { return s.podSocket.remove(built.pod) })
+		if undo != nil && !errors.Is(undo, unix.ENODEV) {
 			err = fmt.Errorf("%w; remove veth again: %w", err, undo)
 		}
 		return Pair{}, err
@@ -215,7 +218,7 @@ func (s *sandbox) create(recipe api.PodNetwork) (pairIndexes, error) {
 	addr := recipe.Addr.Addr()
 	b := newBatch()
 	b.addVeth(pairEnd{recipe.HostVeth, hostMAC(addr)}, pairEnd{s.ifName, podMAC(addr)}, recipe.MTU, s.ns.fd)
-	if err := s.hostSocket.carryOut(b); err != nil {
+	if err := s.around.do("kernel add veth", func() error { return s.hostSocket.carryOut(b) }); err != nil {
 		return pairIndexes{}, err
 	}
 	inner, err := s.podSocket.link(s.ifName, 0)
@@ -250,7 +253,8 @@ func (s *sandbox) clear(recipe api.PodNetwork, may May) error {
 			return fmt.Errorf("replace veth %s: %w: %w", recipe.HostVeth, ErrTaken, err)
 		}
 	}
-	if err := s.host.LinkDel(link(found.host.Attrs().Index)); err != nil && !errors.Is(err, unix.ENODEV) {
+	err = s.around.do("kernel remove stale veth", func() error { return s.host.LinkDel(link(found.host.Attrs().Index)) })
+	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove stale veth %s: %w", recipe.HostVeth, err)
 	}
 	return nil
@@ -265,7 +269,7 @@ func (s *sandbox) furnishPod(recipe api.PodNetwork, index int) error {
 	for _, route := range podRoutes(recipe, index) {
 		b.setRoute(route, unix.NLM_F_REPLACE)
 	}
-	if err := s.podSocket.carryOut(b); err != nil {
+	if err := s.around.do("kernel furnish pod end", func() error { return s.podSocket.carryOut(b) }); err != nil {
 		return fmt.Errorf("furnish %s: %w", s.ifName, err)
 	}
 	return nil
@@ -288,18 +292,19 @@ func (s *sandbox) furnishHost(recipe api.PodNetwork, index int, may May) error {
 	addr := recipe.Addr.Addr()
 	route := hostRoute(recipe, index)
 	if addr.Is4() {
-		_ = withoutIPv6(recipe.HostVeth) // see there
+		_ = s.around.do("kernel turn IPv6 off", func() error { return withoutIPv6(recipe.HostVeth) }) // see there
 	}
 	b := newBatch()
 	b.setUp(index)
 	b.setNeighbour(permanent(index, addr, podMAC(addr)))
 	b.setRoute(route, unix.NLM_F_EXCL)
-	err := s.hostSocket.carryOut(b)
+	furnish := func() error { return s.hostSocket.carryOut(b) }
+	err := s.around.do("kernel furnish host end", furnish)
 	for attempt := 0; routeExists(err) && attempt < takeovers; attempt++ {
 		if err := s.clearRoute(route, may); err != nil {
 			return err
 		}
-		err = s.hostSocket.carryOut(b)
+		err = s.around.do("kernel furnish host end", furnish)
 	}
 	if err != nil {
 		return fmt.Errorf("furnish host veth, table %d: %w", route.Table, err)
@@ -327,7 +332,8 @@ func (s *sandbox) clearRoute(want netlink.Route, may May) error {
 		return fmt.Errorf("replace route to %s: %w: %w", want.Dst, ErrTaken, err)
 	}
 	for _, route := range found {
-		if err := s.host.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+		err := s.around.do("kernel remove stale route", func() error { return s.host.RouteDel(&route) })
+		if err != nil && !errors.Is(err, unix.ESRCH) {
 			return fmt.Errorf("remove stale route to %s in table %d: %w", want.Dst, want.Table, err)
 		}
 	}
@@ -357,7 +363,7 @@ func (s *sandbox) awaitPod(index int) error {
 // Teardown removes a pod's pair by its end inside the namespace at path; the host's neighbour and route go with it. An
 // empty path, a vanished namespace and a missing link are success: then the pair is gone, and what bears its name on the
 // host is another sandbox's.
-func Teardown(path, ifName string) error {
+func (a Around) Teardown(path, ifName string) error {
 	s, vanished, err := open(path, ifName)
 	if err != nil || vanished {
 		return err
@@ -372,7 +378,8 @@ func Teardown(path, ifName string) error {
 	case inner.kind != "veth":
 		return fmt.Errorf("remove %s: %w", ifName, ErrForeignLink)
 	}
-	if err := s.podSocket.remove(inner.index); err != nil && !errors.Is(err, unix.ENODEV) {
+	err = a.do("kernel remove veth", func() error { return s.podSocket.remove(inner.index) })
+	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("remove %s: %w", ifName, err)
 	}
 	return nil

@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	os.Exit(cni.Main(os.Getenv("CNI_COMMAND"))) //nolint:forbidigo // CNI passes its command so
+	os.Exit(cni.Main(os.Getenv("CNI_COMMAND"), nil)) //nolint:forbidigo // CNI passes its command so
 }
