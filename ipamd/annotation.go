@@ -31,13 +31,17 @@ type annotation struct {
 type annotationReporting struct {
 	log     *slog.Logger
 	metrics *introspect.Metrics
+	options Options
 }
 
 // newAnnotation makes no call: pods start while the API server is down. Missing credentials are an error only where the
 // knob is on.
 func newAnnotation(settings config.Settings, answers *answers, to annotationReporting) (*annotation, error) {
 	a := &annotation{on: settings.AnnotatePodIP, log: to.log}
-	client, err := kube.New(kube.Config{Kubeconfig: settings.Kubeconfig, Endpoint: settings.ClusterEndpoint, Node: settings.NodeName})
+	client, err := kube.New(kube.Config{
+		Kubeconfig: settings.Kubeconfig, Endpoint: settings.ClusterEndpoint, Node: settings.NodeName,
+		Around: kube.Around(to.options.Around),
+	})
 	if err != nil {
 		if a.on {
 			return nil, err
@@ -49,6 +53,7 @@ func newAnnotation(settings config.Settings, answers *answers, to annotationRepo
 	a.events = kube.NewEvents(client, kube.NodeReference(settings.NodeName), to.log)
 	a.writer, err = annotate.New(annotate.Config{
 		API: client, Answer: answers.answered, Logger: to.log, Event: a.events.Warn, Metrics: to.metrics,
+		Settle: to.options.Settle, Around: annotate.Around(to.options.Around),
 	})
 	if err != nil {
 		return nil, err

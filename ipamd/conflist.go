@@ -18,7 +18,7 @@ func (d *daemon) keepConflist(ctx context.Context) error {
 		case <-condition:
 		}
 	}
-	tick := time.NewTicker(auditInterval)
+	tick := time.NewTicker(d.audit)
 	defer tick.Stop()
 	for {
 		d.writeConflist()
@@ -34,7 +34,7 @@ func (d *daemon) keepConflist(ctx context.Context) error {
 func (d *daemon) writeConflist() {
 	conflist := install.Conflist{
 		Socket: d.settings.Socket, LogFile: d.settings.PluginLogFile, LogLevel: pluginLevel(d.settings.PluginLogLevel),
-		PortMap: install.HasPortMap(d.settings.BinDir),
+		PortMap: install.HasPortMap(d.settings.BinDir), Around: install.Around(d.around),
 	}
 	wrote, err := conflist.Write(d.settings.ConfDir)
 	switch {

@@ -5,11 +5,13 @@
 package ipamd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -32,6 +34,8 @@ const stateFile = "state.json"
 // daemon is every part, made but not running.
 type daemon struct {
 	settings   config.Settings
+	around     Around
+	audit      time.Duration
 	log        *slog.Logger
 	loop       *reconcile.Loop
 	host       *hostnet.Host
@@ -47,10 +51,20 @@ type daemon struct {
 // Run is the daemon's life: it waits for an earlier daemon of the node to end, serves until ctx ends, and leaves the pods,
 // the kernel and the network configuration as they are. The error says what could not be started or what broke.
 func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error {
+	return Options{Settings: settings, Log: log}.Run(ctx)
+}
+
+// Run is the function Run with options.
+func (o Options) Run(ctx context.Context) error {
+	settings, log := o.Settings, o.Log
 	for _, note := range settings.Notes {
 		log.Info("remark on settings", "note", note)
 	}
-	held, err := lock(ctx, settings.StateDir, log)
+	var held *nodeLock
+	err := o.Around.do("lock take", func() (err error) {
+		held, err = lock(ctx, settings.StateDir, log)
+		return err
+	})
 	if ctx.Err() != nil {
 		return nil // told to end while it waited
 	}
@@ -58,7 +72,7 @@ func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error 
 		return err
 	}
 	defer held.release()
-	d, err := build(ctx, settings, log)
+	d, err := build(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -67,8 +81,12 @@ func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error 
 }
 
 // build makes every part. It calls nobody: a cloud, a cluster or a kernel that is not there yet is the loop's business.
-func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*daemon, error) {
-	d := &daemon{settings: settings, log: log, figures: &figures{maxENI: settings.MaxENI}, listening: make(chan struct{})}
+func build(ctx context.Context, o Options) (*daemon, error) {
+	settings, log := o.Settings, o.Log
+	d := &daemon{
+		settings: settings, around: o.Around, audit: cmp.Or(o.Audit, auditInterval), log: log,
+		figures: &figures{maxENI: settings.MaxENI}, listening: make(chan struct{}),
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	d.metrics = introspect.NewMetrics(registry, d.figures.read)
@@ -80,13 +98,14 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 	}
 	ec2, err := cloud.New(ctx, cloud.Options{
 		ClusterName: settings.ClusterName, Tags: settings.ENITags, Endpoint: settings.EC2Endpoint,
-		OnCall: d.called, Log: log.With("part", "cloud"),
+		OnCall: d.called, Around: cloud.Around(o.Around), Log: log.With("part", "cloud"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	if d.host, err = hostnet.New(hostnet.Config{
-		MTU: settings.ENIMTU, VethPrefix: settings.VethPrefix,
+		Around: hostnet.Around(o.Around),
+		MTU:    settings.ENIMTU, VethPrefix: settings.VethPrefix,
 		ExternalSNAT: settings.ExternalSNAT, NodePort: settings.NodePort,
 		Veth:     func(key pool.Key, pod pool.Pod) string { return hostVeth(settings.VethPrefix, key, pod) },
 		Repaired: d.metrics.Repaired, Event: d.event,
@@ -95,20 +114,21 @@ func build(ctx context.Context, settings config.Settings, log *slog.Logger) (*da
 		return nil, err
 	}
 	answers := newAnswers(func(answer pool.Answer) { d.loop.Answered(answer) })
-	if d.annotation, err = newAnnotation(settings, answers, annotationReporting{log.With("part", "annotate"), d.metrics}); err != nil {
+	if d.annotation, err = newAnnotation(settings, answers, annotationReporting{log.With("part", "annotate"), d.metrics, o}); err != nil {
 		return nil, err
 	}
 	d.loop = reconcile.New(reconcile.Config{
+		Audit: o.Audit,
 		Settings: pool.Settings{
 			WarmENI: settings.WarmENITarget, WarmIP: settings.WarmIPTarget,
 			MinimumIP: settings.MinimumIPTarget, MaxENI: settings.MaxENI,
-			Cooldown: settings.Cooldown,
+			Cooldown: settings.Cooldown, SurplusAge: o.SurplusAge,
 			Annotate: settings.AnnotatePodIP, Keys: settings.AnnotateKeys,
 			BootID: bootID, Seed: rand.Uint64(),
 		},
 		Cloud: ec2, Host: d.host,
 		Store: recovery{
-			Store:      store.New(store.OS{}, filepath.Join(settings.StateDir, stateFile)),
+			Store:      store.New(o.Around.fileSystem(), filepath.Join(settings.StateDir, stateFile)),
 			results:    store.Results{Dir: settings.CacheDir, Network: install.NetworkName},
 			vethPrefix: settings.VethPrefix, bootID: bootID, log: log.With("part", "store"),
 		},
@@ -132,7 +152,8 @@ func (d *daemon) serveWith(answers *answers) {
 		allocator.wait = d.settings.AnnotateWait
 	}
 	d.server = api.NewServer(allocator, allocator, d.log.With("part", "api"))
-	d.pending = &pending{socket: d.settings.Socket, allocator: allocator, log: d.log}
+	d.server.Around = api.Around(d.around)
+	d.pending = &pending{socket: d.settings.Socket, allocator: allocator, around: d.around, every: d.audit, log: d.log}
 }
 
 // called is told of every call of the cloud.

@@ -67,7 +67,11 @@ func (d *daemon) listen(ctx context.Context) *api.Listener {
 	defer tick.Stop()
 	trouble := complaints{log: d.log}
 	for {
-		listener, err := api.Listen(d.settings.Socket)
+		var listener *api.Listener
+		err := d.around.do("socket make", func() (err error) {
+			listener, err = api.Listen(d.settings.Socket)
+			return err
+		})
 		if err == nil {
 			return listener
 		}

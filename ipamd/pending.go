@@ -22,12 +22,18 @@ const (
 type pending struct {
 	socket    string
 	allocator *allocator
+	around    Around
+	every     time.Duration
 	log       *slog.Logger
 }
 
 // collect releases every recorded deletion. A record that cannot be released stays for the next time.
 func (p *pending) collect(ctx context.Context) {
-	records, err := api.CollectPending(p.socket)
+	var records []api.PendingDel
+	err := p.around.do("pending collect", func() (err error) { // it removes what it cannot read
+		records, err = api.CollectPending(p.socket)
+		return err
+	})
 	if err != nil {
 		p.log.Warn("recorded deletions not all readable", "err", err)
 	}
@@ -49,17 +55,21 @@ func (p *pending) settle(ctx context.Context, record api.PendingDel) error {
 	case err != nil:
 		return err
 	case lease.Assignment.Since.After(record.At):
-		return api.RemovePending(p.socket, record.Attachment)
+		return p.remove(record)
 	}
 	if err := p.allocator.release(ctx, record.ReleaseRequest, "pending"); err != nil {
 		return err
 	}
-	return api.RemovePending(p.socket, record.Attachment)
+	return p.remove(record)
+}
+
+func (p *pending) remove(record api.PendingDel) error {
+	return p.around.do("pending remove", func() error { return api.RemovePending(p.socket, record.Attachment) })
 }
 
 // run collects at the audit's pace until ctx ends: a plugin may have found no daemon a moment before the socket was there.
 func (p *pending) run(ctx context.Context) error {
-	tick := time.NewTicker(auditInterval)
+	tick := time.NewTicker(p.every)
 	defer tick.Stop()
 	for {
 		select {

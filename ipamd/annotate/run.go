@@ -151,7 +151,7 @@ func (r *run) read(ctx context.Context) (*corev1.Pod, reply) {
 
 func (r *run) request(op operation, send func() error) reply {
 	start := r.w.now()
-	answer := judge(send())
+	answer := judge(r.w.around.do("annotation "+string(op), send))
 	r.w.metrics.Request(string(op), answer.reason, r.w.now().Sub(start))
 	return answer
 }

@@ -49,6 +49,18 @@ type Config struct {
 	PassQPS   float64          // records per second of passes; 0: 10
 	PassBurst int              // 0: 10
 	Settle    time.Duration    // how long after its start an unanswered request may be carried out; 0: 30 s
+	Around    Around           // nil but in tests
+}
+
+// Around makes one request by calling run, once or not at all, and passes on its error. Nil just calls it. Tests end the
+// process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
 }
 
 // Writer carries out annotation wishes. Its methods are safe for use by several goroutines.
@@ -61,6 +73,7 @@ type Writer struct {
 	rand    func() float64
 	workers int
 	settle  time.Duration
+	around  Around
 	started time.Time
 	pass    *rate.Limiter
 	lanes   *lanes
@@ -78,7 +91,7 @@ func New(c Config) (*Writer, error) {
 	}
 	c.setDefaults()
 	w := &Writer{
-		api: c.API, answer: c.Answer, metrics: c.Metrics, now: c.Now, rand: c.Rand, workers: c.Workers, settle: c.Settle,
+		api: c.API, answer: c.Answer, metrics: c.Metrics, now: c.Now, rand: c.Rand, workers: c.Workers, settle: c.Settle, around: c.Around,
 		report:  &report{logger: c.Logger, event: c.Event, now: c.Now},
 		started: c.Now(),
 		pass:    rate.NewLimiter(rate.Limit(c.PassQPS), c.PassBurst),

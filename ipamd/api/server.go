@@ -51,8 +51,21 @@ type Auditor interface {
 	GC(ctx context.Context, request GCRequest) (GCReply, error)
 }
 
+// Around carries out one effect of the server on the world (an answer, a file) by calling run, once or not at all, and
+// passes on its error. Nil just calls it. Tests end the process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
+}
+
 // Server answers plugins on a unix socket.
 type Server struct {
+	Around Around // set before Serve; nil but in tests
+
 	allocator Allocator
 	auditor   Auditor
 	log       *slog.Logger

@@ -95,9 +95,11 @@ func (c *session) answerAll(ctx context.Context, frames <-chan incoming) {
 func (c *session) answer(ctx context.Context, next incoming) bool {
 	refusal := next.refusal
 	var body any
+	point := "reply refusal"
 	if refusal == nil {
 		var message request
 		if message, refusal = decodeRequest(next.frame); refusal == nil {
+			point = "reply " + message.Method
 			body, refusal = c.handle(ctx, message)
 		}
 	}
@@ -110,7 +112,7 @@ func (c *session) answer(ctx context.Context, next incoming) bool {
 		answer.Body = encoded
 	}
 	_ = c.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
-	if err := writeFrame(c.conn, answer); err != nil {
+	if err := c.server.Around.do(point, func() error { return writeFrame(c.conn, answer) }); err != nil {
 		c.server.log.Debug("answer not sent", "err", err)
 		return false
 	}
@@ -176,7 +178,8 @@ func (c *session) assign(ctx context.Context, message AssignRequest) (PodNetwork
 	}
 	// A record of an earlier deletion must not end the pod that begins now; equal keys have equal assignments. One that
 	// cannot be removed is older than the assignment, which the daemon sees when it collects it.
-	if err := RemovePending(c.server.socket, message.Attachment); err != nil {
+	remove := func() error { return RemovePending(c.server.socket, message.Attachment) }
+	if err := c.server.Around.do("pending remove", remove); err != nil {
 		c.server.log.Warn("recorded deletion not forgotten", "sandbox", message.ContainerID, "err", err)
 	}
 	network, err := c.server.allocator.Assign(ctx, message)

@@ -46,6 +46,18 @@ type Options struct {
 	Now         func() time.Time  // for the createdAt tag; nil: time.Now
 	Log         *slog.Logger      // for what the SDK has to say; nil: silent
 	OnCall      func(Call)        // told of every call, when it has ended; nil: nobody is
+	Around      Around            // nil but in tests
+}
+
+// Around makes one call of EC2 or the metadata service by calling run, once or not at all, and passes on its error. Nil just
+// calls it. Tests end the process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
 }
 
 // Call is one finished call of EC2 or the metadata service.
@@ -144,7 +156,11 @@ func call[Out any](ctx context.Context, c *Cloud, action string,
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	start := time.Now()
-	out, err := do(ctx)
+	var out *Out
+	err := c.options.Around.do("ec2 "+action, func() (err error) {
+		out, err = do(ctx)
+		return err
+	})
 	done := Call{Service: "ec2", Action: action, Took: time.Since(start)}
 	if err == nil {
 		c.options.OnCall(done)

@@ -97,7 +97,11 @@ func (c *Cloud) readDocument(ctx context.Context) (*imds.GetInstanceIdentityDocu
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	start := time.Now()
-	document, err := c.imds.GetInstanceIdentityDocument(ctx, nil)
+	var document *imds.GetInstanceIdentityDocumentOutput
+	err := c.options.Around.do("imds document", func() (err error) {
+		document, err = c.imds.GetInstanceIdentityDocument(ctx, nil)
+		return err
+	})
 	if err == nil && (document.InstanceID == "" || document.Region == "") {
 		err = fmt.Errorf("instance id %q, region %q: incomplete", document.InstanceID, document.Region)
 	}
@@ -113,11 +117,14 @@ func (c *Cloud) metadata(ctx context.Context, path string) (string, error) {
 	defer cancel()
 	start := time.Now()
 	var body []byte
-	out, err := c.imds.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
-	if err == nil {
-		body, err = io.ReadAll(out.Content)
-		_ = out.Content.Close() // read to its end already
-	}
+	err := c.options.Around.do("imds "+lastPart(path), func() error {
+		out, err := c.imds.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
+		if err == nil {
+			body, err = io.ReadAll(out.Content)
+			_ = out.Content.Close() // read to its end already
+		}
+		return err
+	})
 	if err := c.ended(path, start, err); err != nil {
 		return "", err
 	}
@@ -127,11 +134,7 @@ func (c *Cloud) metadata(ctx context.Context, path string) (string, error) {
 // ended tells the hook of a metadata request and gives its error the planner's form. The name of the hook's action leaves
 // the MAC out, so that metrics stay few.
 func (c *Cloud) ended(path string, start time.Time, err error) error {
-	name := path
-	if i := strings.LastIndexByte(path, '/'); i >= 0 {
-		name = path[i+1:]
-	}
-	done := Call{Service: "imds", Action: name, Took: time.Since(start)}
+	done := Call{Service: "imds", Action: lastPart(path), Took: time.Since(start)}
 	if err == nil {
 		c.options.OnCall(done)
 		return nil
@@ -141,6 +144,8 @@ func (c *Cloud) ended(path string, start time.Time, err error) error {
 	c.options.OnCall(done)
 	return failed
 }
+
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 func (c *Cloud) readVPCCIDRs(ctx context.Context, id identity) ([]netip.Prefix, error) {
 	path := macPath(id.mac, "vpc-ipv4-cidr-blocks")

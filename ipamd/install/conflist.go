@@ -37,6 +37,18 @@ type Conflist struct {
 	LogFile  string // the plugin's, path on the host; "" leaves it out
 	LogLevel string // "error", "warn", "info" or "debug"; "" leaves it out
 	PortMap  bool   // chain the portmap plugin, for hostPorts; only where the runtime has it, or no pod would start
+	Around   Around // nil but in tests
+}
+
+// Around makes one change of a file by calling run, once or not at all, and passes on its error. Nil just calls it. Tests
+// end the process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
 }
 
 type network struct {
@@ -84,7 +96,7 @@ func (c Conflist) Write(folder string) (wrote bool, err error) {
 	if err := os.MkdirAll(folder, folderMode); err != nil {
 		return false, fmt.Errorf("make folder of network configurations: %w", err)
 	}
-	if err := replace(path, text); err != nil {
+	if err := c.replace(path, text); err != nil {
 		return false, fmt.Errorf("write network configuration: %w", err)
 	}
 	return true, nil
@@ -92,12 +104,12 @@ func (c Conflist) Write(folder string) (wrote bool, err error) {
 
 // replace writes beside the file and renames. The temporary name has none of the endings that runtimes load (.conf,
 // .conflist, .json).
-func replace(path string, text []byte) error {
+func (c Conflist) replace(path string, text []byte) error {
 	temporary := path + ".new"
-	if err := os.WriteFile(temporary, text, fileMode); err != nil {
+	if err := c.Around.do("conflist write", func() error { return os.WriteFile(temporary, text, fileMode) }); err != nil {
 		return err
 	}
-	if err := os.Rename(temporary, path); err != nil {
+	if err := c.Around.do("conflist replace", func() error { return os.Rename(temporary, path) }); err != nil {
 		return errors.Join(err, os.Remove(temporary))
 	}
 	return nil

@@ -45,13 +45,27 @@ type Config struct {
 	UserAgent  string // "" gives "vpc-cni"
 	// Wrap puts a layer around the connection, for metrics and tests; nil: none.
 	Wrap func(http.RoundTripper) http.RoundTripper
+	// Around is nil but in tests.
+	Around Around
+}
+
+// Around makes a request that is not about a pod (those are annotate's to name) by calling run, once or not at all, and
+// passes on its error. Nil just calls it. Tests end the process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
 }
 
 // Client is a client for core/v1. Its methods are safe for use by several goroutines. Errors are *errors.StatusError of
 // apimachinery where the server answered.
 type Client struct {
-	core *rest.RESTClient
-	node string
+	core   *rest.RESTClient
+	node   string
+	around Around
 }
 
 // New makes a client. It reads credentials but makes no call, so it succeeds while the API server is down.
@@ -74,7 +88,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client for API server %s: %w", config.Host, err)
 	}
-	return &Client{core: core, node: c.Node}, nil
+	return &Client{core: core, node: c.Node, around: c.Around}, nil
 }
 
 func restConfig(c Config) (*rest.Config, error) {
@@ -171,9 +185,13 @@ func (c *Client) CanPatchPods(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("encode access review: %w", err)
 	}
 	// Raw JSON, because the client's scheme holds core/v1 only.
-	answer, err := c.core.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).
-		MaxRetries(0).Body(body).DoRaw(ctx)
+	var answer []byte
+	err = c.around.do("review create", func() error {
+		answer, err = c.core.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
+			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).
+			MaxRetries(0).Body(body).DoRaw(ctx)
+		return err
+	})
 	if err != nil {
 		return false, fmt.Errorf("review access to pods: %w", err)
 	}

@@ -140,7 +140,7 @@ func (e *Events) Run(ctx context.Context) error {
 // deliver tries until the server has answered.
 func (e *Events) deliver(ctx context.Context, event corev1.Event) {
 	for range eventAttempts {
-		err := e.client.putEvent(ctx, event)
+		err := e.client.around.do("event write", func() error { return e.client.putEvent(ctx, event) })
 		if err == nil {
 			return
 		}

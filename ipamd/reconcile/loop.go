@@ -35,6 +35,7 @@ const (
 
 // Config is all that a Loop needs. Annotator, Clock, Logger, Seam and Ended may be nil.
 type Config struct {
+	Audit     time.Duration // between two audits; 0 is auditEvery
 	Settings  pool.Settings
 	Cloud     Cloud
 	Host      Host
@@ -76,6 +77,9 @@ func New(cfg Config) *Loop {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Audit <= 0 {
+		cfg.Audit = auditEvery
+	}
 	if cfg.Seam == nil {
 		cfg.Seam = direct
 	}
@@ -102,7 +106,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer l.workers.Wait()
 	defer close(l.stopped)
 	l.load()
-	l.host.audit, l.nextAudit = true, l.cfg.Clock().Add(auditEvery)
+	l.host.audit, l.nextAudit = true, l.cfg.Clock().Add(l.cfg.Audit)
 	// One timer for all that time alone brings: two that are due at one moment would be served in any order.
 	wake := time.NewTimer(0)
 	defer wake.Stop()
@@ -156,15 +160,15 @@ func (l *Loop) burst() {
 	}
 }
 
-// audit is due every auditEvery, and once after a time in which the loop could not run.
+// audit is due every cfg.Audit, and once after a time in which the loop could not run.
 func (l *Loop) audit(now time.Time) {
-	if now.Before(l.nextAudit) && l.nextAudit.Sub(now) <= auditEvery { // further off: the clock was set back
+	if now.Before(l.nextAudit) && l.nextAudit.Sub(now) <= l.cfg.Audit { // further off: the clock was set back
 		return
 	}
-	l.nextAudit = now.Add(auditEvery)
+	l.nextAudit = now.Add(l.cfg.Audit)
 	l.host.audit = true
 	l.host.trigger("audit")
-	if l.pool.InTransition() || now.Sub(l.cloud.observed) >= observeEvery-auditEvery/2 {
+	if l.pool.InTransition() || now.Sub(l.cloud.observed) >= observeEvery-l.cfg.Audit/2 {
 		l.cloud.asked = "audit"
 	}
 }
@@ -189,7 +193,7 @@ func (l *Loop) step(ctx context.Context) {
 // untilWake is how long nothing happens by time alone.
 func (l *Loop) untilWake() time.Duration {
 	now := l.cfg.Clock()
-	wait := min(auditEvery, l.nextAudit.Sub(now))
+	wait := min(l.cfg.Audit, l.nextAudit.Sub(now))
 	for _, at := range []time.Time{l.host.notBefore, l.host.spaced, l.save.notBefore} {
 		if at.After(now) {
 			wait = min(wait, at.Sub(now))
