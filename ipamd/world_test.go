@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -27,7 +28,6 @@ import (
 	"github.com/vpc-cni/vpc-cni/fakeec2/imds"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
-	"github.com/vpc-cni/vpc-cni/ipamd"
 	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 	"github.com/vpc-cni/vpc-cni/ipamd/config"
@@ -52,7 +52,8 @@ func runDaemon() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := ipamd.Run(ctx, settings, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))); err != nil {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if err := underFire(settings, log).Run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -74,6 +75,7 @@ type world struct {
 	node     *netlab.Namespace
 	env      []string
 	runtime  *libcni.CNIConfig
+	list     atomic.Pointer[libcni.NetworkConfigList] // as read last
 	daemon   *exec.Cmd
 	ended    chan error
 	log      *os.File
@@ -302,19 +304,19 @@ func (w *world) sandbox(name string) *pod {
 	ns, err := netlab.New(filepath.Join(w.dir, "pods", name))
 	w.check(err)
 	w.t.Cleanup(func() { _ = ns.Close() })
-	return &pod{ns: ns, conf: &libcni.RuntimeConf{
-		ContainerID: "sandbox-" + name, NetNS: ns.Path(), IfName: "eth0",
-		Args: [][2]string{
-			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", name},
-			{"K8S_POD_INFRA_CONTAINER_ID", "sandbox-" + name}, {"K8S_POD_UID", "uid-" + name},
-		},
-	}}
+	return &pod{ns: ns, conf: runtimeConf("sandbox-"+name, ns.Path(), [][2]string{
+		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", name},
+		{"K8S_POD_INFRA_CONTAINER_ID", "sandbox-" + name}, {"K8S_POD_UID", "uid-" + name},
+	})}
 }
 
-// inNode calls libcni as a runtime on the node would, with the configuration that the daemon wrote.
+// inNode calls libcni as a runtime on the node would, with the configuration that the daemon wrote. A runtime keeps what it
+// has read.
 func (w *world) inNode(f func(list *libcni.NetworkConfigList) error) error {
 	list, err := libcni.ConfListFromFile(filepath.Join(w.dir, "net.d", install.FileName))
-	if err != nil {
+	if err == nil {
+		w.list.Store(list)
+	} else if list = w.list.Load(); list == nil {
 		return err
 	}
 	return w.node.Do(func() error { return f(list) })
@@ -356,9 +358,13 @@ func (w *world) cniCheck(p *pod) error {
 
 func (w *world) del(p *pod) {
 	w.t.Helper()
-	w.check(w.inNode(func(list *libcni.NetworkConfigList) error {
+	w.check(w.tryDel(p))
+}
+
+func (w *world) tryDel(p *pod) error {
+	return w.inNode(func(list *libcni.NetworkConfigList) error {
 		return w.runtime.DelNetworkList(context.Background(), list, p.conf)
-	}))
+	})
 }
 
 // reaches fails the test unless a pod can talk, over the laws of the VPC, with the EC2 endpoint: out by the right ENI with
