@@ -45,7 +45,6 @@ func TestErrorsByAction(t *testing.T) {
 		{"CreateNetworkInterface unknown group", "InvalidGroup.NotFound", creating(ec2.CreateNetworkInterfaceInput{Groups: []string{"sg-01234567"}})},
 		{"CreateNetworkInterface prefixes", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{Ipv4PrefixCount: ptr(int32(1))})},
 		{"CreateNetworkInterface IPv6", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{Ipv6AddressCount: ptr(int32(1))})},
-		{"CreateNetworkInterface trunk", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{InterfaceType: types.NetworkInterfaceCreationTypeTrunk})},
 		{"CreateNetworkInterface bad address", "InvalidParameterValue", creating(ec2.CreateNetworkInterfaceInput{PrivateIpAddress: ptr("ten")})},
 		{"CreateNetworkInterface held address", "InvalidIPAddress.InUse", creating(ec2.CreateNetworkInterfaceInput{PrivateIpAddress: ptr("10.0.1.20")})},
 		{"CreateNetworkInterface count and list", "InvalidParameterCombination", creating(ec2.CreateNetworkInterfaceInput{SecondaryPrivateIpAddressCount: ptr(int32(1)), PrivateIpAddresses: []types.PrivateIpAddressSpecification{{PrivateIpAddress: ptr("10.0.1.9")}}})},

@@ -12,101 +12,141 @@ type AssignPrivateIpAddressesInput struct {
 	Count              int
 	Addresses          []netip.Addr
 	AllowReassignment  bool // take addresses that are another ENI's secondary ones
+	PrefixCount        int
+	Prefixes           []netip.Prefix // IPv4
 }
 
-// AssignPrivateIpAddresses adds all the addresses or none, and gives those that this call newly assigned, ascending. It is
-// not idempotent: a repeated call assigns again.
+// Assigned is what an Assign newly assigned, ascending.
+type Assigned struct {
+	Addresses []netip.Addr
+	Prefixes  []netip.Prefix
+}
+
+// AssignPrivateIpAddresses is AssignPrivate for callers that ask for addresses only.
 func (v *VPC) AssignPrivateIpAddresses(now time.Time, in AssignPrivateIpAddressesInput) ([]netip.Addr, error) {
+	got, err := v.AssignPrivate(now, in)
+	return got.Addresses, err
+}
+
+// AssignPrivate (EC2: AssignPrivateIpAddresses) adds all the addresses or prefixes or none, and gives those that this call newly
+// assigned. It is not idempotent: a repeated call assigns again.
+func (v *VPC) AssignPrivate(now time.Time, in AssignPrivateIpAddressesInput) (Assigned, error) {
 	v.begin(now)
 	defer v.end()
 	e, err := v.eni(in.NetworkInterfaceID)
 	if err != nil {
-		return nil, err
+		return Assigned{}, err
 	}
-	switch {
-	case in.Count != 0 && len(in.Addresses) > 0:
-		return nil, refuse(CodeParameterCombination, "The parameters secondaryPrivateIpAddressCount and privateIpAddresses may not be used together")
-	case in.Count < 0:
-		return nil, refuse(CodeParameterValue, "invalid value for parameter secondaryPrivateIpAddressCount: %d", in.Count)
-	case in.Count == 0 && len(in.Addresses) == 0:
-		return nil, refuse(CodeMissingParameter, "The request must contain the parameter secondaryPrivateIpAddressCount or privateIpAddresses")
+	w := want{Addresses: in.Addresses, Count: in.Count, Prefixes: in.Prefixes, PrefixCount: in.PrefixCount}
+	if err := w.checkForm(v.opts.Inferred.MixedLists); err != nil {
+		return Assigned{}, err
+	}
+	if w.slots4() == 0 {
+		return Assigned{}, refuse(CodeMissingParameter, "The request must contain the parameter secondaryPrivateIpAddressCount or privateIpAddresses")
 	}
 	sub := v.subnets[e.SubnetID]
-	wanted, err := v.checkAssign(e, sub, in)
+	w, moved, err := v.reassignments(e, sub, w, in.AllowReassignment)
 	if err != nil {
-		return nil, err
+		return Assigned{}, err
 	}
-	fresh := make([]netip.Addr, 0, in.Count+len(wanted))
-	for _, a := range wanted {
-		if from := sub.owner(a); from != "" {
-			v.unassign(v.enis[from], []netip.Addr{a})
-		}
-		sub.take(a, e.ID)
-		fresh = append(fresh, a)
+	if err := v.checkGrow(e, sub, w, len(moved)); err != nil {
+		return Assigned{}, err
 	}
-	for range in.Count {
-		fresh = append(fresh, sub.takeRandom(v.choices, v.now, e.ID))
+	got, refusal := v.claim(sub, w, e.ID)
+	if refusal != nil {
+		return Assigned{}, refusal
 	}
-	slices.SortFunc(fresh, netip.Addr.Compare)
-	v.assigned(e, fresh)
-	return fresh, nil
+	for _, a := range moved {
+		v.shrink(v.enis[sub.owner(a)], want{Addresses: []netip.Addr{a}})
+		sub.holder[sub.offset(a)] = e.ID
+		got.Addresses = append(got.Addresses, a)
+	}
+	got.sort()
+	v.grow(e, got)
+	return Assigned{got.Addresses, got.Prefixes}, nil
 }
 
-func (v *VPC) assigned(old *ENI, fresh []netip.Addr) {
-	if len(fresh) == 0 {
-		return
+// reassignments parts explicit addresses: those that move from another ENI (or are here already, which is nothing to do) go
+// out of the want.
+func (v *VPC) reassignments(e *ENI, sub *subnet, w want, allowed bool) (want, []netip.Addr, error) {
+	if err := distinct(w.Addresses); err != nil {
+		return w, nil, err
 	}
-	e := edit(old)
-	e.Secondary = slices.Concat(e.Secondary, fresh)
-	slices.SortFunc(e.Secondary, netip.Addr.Compare)
-	v.put(e)
-	for _, a := range fresh {
-		v.emit(Event{Kind: AddressAssigned, Instance: instanceOf(e), ENI: e.ID, Addr: a})
-	}
-}
-
-// checkAssign refuses what cannot be done whole, and gives the explicit addresses that the ENI does not hold yet.
-func (v *VPC) checkAssign(e *ENI, sub *subnet, in AssignPrivateIpAddressesInput) ([]netip.Addr, error) {
-	if err := distinct(in.Addresses); err != nil {
-		return nil, err
-	}
-	var wanted []netip.Addr
-	for _, a := range in.Addresses {
+	var fresh, moved []netip.Addr
+	for _, a := range w.Addresses {
 		if err := sub.checkInside(a); err != nil {
-			return nil, err
+			return w, nil, err
 		}
 		holder := sub.owner(a)
-		if holder == e.ID && in.AllowReassignment && a != e.Primary {
-			continue
-		}
-		if holder != "" {
-			other := v.enis[holder] // nil: a service's address
-			if !in.AllowReassignment || other == nil || other.Primary == a {
-				return nil, addressInUse(a)
+		other := v.enis[holder] // nil: nobody's, or a service's
+		switch {
+		case holder == "":
+			fresh = append(fresh, a)
+		case other != nil && allowed && slices.Contains(other.Secondary, a):
+			if other != e {
+				moved = append(moved, a)
 			}
+		case other != nil && other != e && slices.Contains(other.Secondary, a):
+			return w, nil, refuse(CodeAlreadyAssigned, "%s is already assigned to %s: the specified address is already in use", a, other.ID)
+		default:
+			return w, nil, addressInUse(a)
 		}
-		wanted = append(wanted, a)
 	}
-	limit := MaxIPv4PerENI
-	if e.Attachment != nil {
-		limit = v.instances[e.Attachment.InstanceID].Limits.IPv4
-	}
-	if 1+len(e.Secondary)+len(wanted)+in.Count > limit {
-		return nil, tooManyAddresses()
-	}
-	if in.Count > sub.available() {
-		return nil, sub.full()
-	}
-	return wanted, nil
+	w.Addresses = fresh
+	return w, moved, nil
 }
 
-// UnassignPrivateIpAddressesInput names secondary addresses to give back.
+// checkGrow refuses what the ENI's type, its VPC's quota or its subnet's books do not allow.
+func (v *VPC) checkGrow(e *ENI, sub *subnet, w want, moved int) error {
+	if err := v.checkSlots(e, w, moved); err != nil {
+		return err
+	}
+	if err := v.checkUsage(e.VPCID, w.slots4()+w.slots6()); err != nil {
+		return err
+	}
+	if err := w.checkLists(sub); err != nil {
+		return err
+	}
+	return nil
+}
+
+// checkSlots: before it is attached, an ENI's type is not known, and the most that any type has counts.
+func (v *VPC) checkSlots(e *ENI, w want, moved int) error {
+	if e.InterfaceType == EFAOnly {
+		return refuse(CodeParameterCombination, "Interface %s is of type '%s' and has no IP addresses", e.ID, EFAOnly)
+	}
+	limit4, limit6 := MaxIPv4PerENI, MaxIPv4PerENI
+	if e.Attachment != nil {
+		t := v.instances[e.Attachment.InstanceID].Limits
+		if (len(w.Prefixes)+w.PrefixCount+len(w.IPv6Prefixes)+w.IPv6PrefixCount) > 0 && !t.TakesPrefixes() {
+			return v.prefixOnXen(t)
+		}
+		limit4, limit6 = t.IPv4, t.IPv6
+	} else if v.opts.Inferred.LateAddressLimit {
+		return nil
+	}
+	if e.slots4()+w.slots4()+moved > limit4 && w.slots4()+moved > 0 || e.slots6()+w.slots6() > limit6 && w.slots6() > 0 {
+		return tooManyAddresses()
+	}
+	return nil
+}
+
+func (v *VPC) prefixOnXen(t InstanceType) *Error {
+	return refuse(v.opts.Inferred.PrefixOnXen, "Prefix delegation is not supported on instance type %s", t.Name)
+}
+
+func tooManyAddresses() *Error {
+	return refuse(CodePrivateIPLimit, "Number of private addresses will exceed limit.")
+}
+
+// UnassignPrivateIpAddressesInput names secondary addresses or prefixes to give back.
 type UnassignPrivateIpAddressesInput struct {
 	NetworkInterfaceID string
 	Addresses          []netip.Addr
+	Prefixes           []netip.Prefix
 }
 
-// UnassignPrivateIpAddresses gives back all the addresses or none.
+// UnassignPrivateIpAddresses gives back all the addresses and prefixes or none.
 func (v *VPC) UnassignPrivateIpAddresses(now time.Time, in UnassignPrivateIpAddressesInput) error {
 	v.begin(now)
 	defer v.end()
@@ -114,34 +154,47 @@ func (v *VPC) UnassignPrivateIpAddresses(now time.Time, in UnassignPrivateIpAddr
 	if err != nil {
 		return err
 	}
-	if len(in.Addresses) == 0 {
+	if len(in.Addresses)+len(in.Prefixes) == 0 {
 		return refuse(CodeMissingParameter, "The request must contain the parameter privateIpAddresses")
 	}
-	if err := distinct(in.Addresses); err != nil {
-		return err
+	if len(in.Addresses) > 0 && len(in.Prefixes) > 0 && !v.opts.Inferred.MixedLists {
+		return together("privateIpAddresses", "ipv4Prefixes")
 	}
-	for _, a := range in.Addresses {
-		if a == e.Primary {
-			return refuse(CodeParameterValue, "The primary address %s of interface %s cannot be unassigned", a, e.ID)
-		}
-		if !e.Holds(a) {
-			return refuse(CodeParameterValue, "Some of the specified addresses are not assigned to interface %s", e.ID)
-		}
+	if slices.Contains(in.Addresses, e.Primary) {
+		return refuse(CodeParameterValue, "The primary address %s of interface %s cannot be unassigned", e.Primary, e.ID)
 	}
-	v.unassign(e, in.Addresses)
-	sub := v.subnets[e.SubnetID]
-	for _, a := range in.Addresses {
-		sub.release(a, v.now, v.opts.ReuseDelay)
+	gone, refusal := v.checkUnassign(e, want{Addresses: in.Addresses, Prefixes: in.Prefixes}, want{Addresses: e.Secondary, Prefixes: e.Prefixes})
+	if refusal != nil {
+		return refusal
 	}
+	v.giveUp(e, gone)
 	return nil
 }
 
-// unassign takes addresses off an ENI; what becomes of them is the caller's business.
-func (v *VPC) unassign(old *ENI, addrs []netip.Addr) {
-	e := edit(old)
-	e.Secondary = slices.DeleteFunc(slices.Clone(e.Secondary), func(a netip.Addr) bool { return slices.Contains(addrs, a) })
-	v.put(e)
-	for _, a := range slices.SortedFunc(slices.Values(addrs), netip.Addr.Compare) {
-		v.emit(Event{Kind: AddressUnassigned, Instance: instanceOf(e), ENI: e.ID, Addr: a})
+// checkUnassign gives what is to go: all of the list, which must be there.
+func (v *VPC) checkUnassign(e *ENI, list, have want) (want, *Error) {
+	seen := map[netip.Prefix]bool{}
+	for _, p := range list.all() {
+		if seen[p] {
+			return want{}, refuse(CodeParameterValue, "invalid value for parameter address: %s (given twice)", p.Addr())
+		}
+		seen[p] = true
 	}
+	known := want{
+		Addresses: common(list.Addresses, have.Addresses), IPv6: common(list.IPv6, have.IPv6),
+		Prefixes: common(list.Prefixes, have.Prefixes), IPv6Prefixes: common(list.IPv6Prefixes, have.IPv6Prefixes),
+	}
+	if len(known.all()) == len(list.all()) || v.opts.Inferred.UnassignKnown && len(known.all()) > 0 {
+		return known, nil
+	}
+	return want{}, refuse(CodeParameterValue, "Some of the specified addresses are not assigned to interface %s", e.ID)
+}
+
+func common[T comparable](list, have []T) []T {
+	return slices.DeleteFunc(slices.Clone(list), func(x T) bool { return !slices.Contains(have, x) })
+}
+
+func (v *VPC) giveUp(e *ENI, gone want) {
+	v.shrink(e, gone)
+	v.unclaim(v.subnets[e.SubnetID], gone)
 }

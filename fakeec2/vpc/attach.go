@@ -3,6 +3,7 @@ package vpc
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,8 +13,7 @@ type AttachNetworkInterfaceInput struct {
 	Device, Card                   int
 }
 
-// AttachNetworkInterface begins an attachment: "attached" after AttachDelay, and, independently, the guest's link after
-// LinkDelay.
+// AttachNetworkInterface begins an attachment: "attached" after one lag, and, independently, the guest's link after another.
 func (v *VPC) AttachNetworkInterface(now time.Time, in AttachNetworkInterfaceInput) (Attachment, error) {
 	v.begin(now)
 	defer v.end()
@@ -36,13 +36,24 @@ func (v *VPC) AttachNetworkInterface(now time.Time, in AttachNetworkInterfaceInp
 	answer := *e.Attachment
 	v.join(i, e)
 	v.emit(Event{Kind: ENIAttaching, Instance: i.ID, ENI: e.ID})
-	v.schedule(v.opts.AttachDelay, stepAttached, e.Attachment.ID)
-	v.schedule(v.opts.LinkDelay, stepLink, e.Attachment.ID)
+	v.change(LagAttach, stepAttached, e)
+	v.schedule(v.lag(LagLink, e.ID), stepLink, e.Attachment.ID)
+	v.showAttached(i, e, true)
 	return answer, nil
 }
 
+// change schedules the end of an attachment's transition; one that never ends is noted.
+func (v *VPC) change(name string, s step, e *ENI) {
+	lag := v.lag(name, e.ID)
+	delete(v.stuck, e.Attachment.ID)
+	if lag == Never {
+		v.stuck[e.Attachment.ID] = true
+	}
+	v.schedule(lag, s, e.Attachment.ID)
+}
+
 func (v *VPC) checkAttach(i *instance, e *ENI, in AttachNetworkInterfaceInput) error {
-	if e.Attachment != nil {
+	if e.Attachment != nil || e.TrunkID != "" {
 		return refuse(CodeENIInUse, "Interface: [%s] in use.", e.ID)
 	}
 	if i.State != Running && i.State != Stopped {
@@ -51,11 +62,22 @@ func (v *VPC) checkAttach(i *instance, e *ENI, in AttachNetworkInterfaceInput) e
 	if e.VPCID != i.VPCID || e.AZ != i.AZ {
 		return refuse(CodeParameterCombination, "You may not attach a network interface to an instance if they are not in the same VPC and availability zone")
 	}
+	if err := v.checkPlace(i, in); err != nil {
+		return err
+	}
+	if err := v.checkFit(i.Limits, e); err != nil {
+		return err
+	}
+	return v.checkUsage(e.VPCID, 0)
+}
+
+// checkPlace refuses a card and device index that are not there, taken or one too many.
+func (v *VPC) checkPlace(i *instance, in AttachNetworkInterfaceInput) error {
 	if in.Card < 0 || in.Card >= len(i.Limits.Cards) {
 		return refuse(CodeParameterValue, "invalid value for parameter networkCardIndex: %d (%s has %d network cards)", in.Card, i.Type, len(i.Limits.Cards))
 	}
 	if in.Device < 0 {
-		return refuse(CodeParameterValue, "invalid value for parameter deviceIndex: %d", in.Device)
+		return badNumber("deviceIndex", in.Device)
 	}
 	onCard := 0
 	for _, id := range i.enis {
@@ -71,7 +93,17 @@ func (v *VPC) checkAttach(i *instance, e *ENI, in AttachNetworkInterfaceInput) e
 	if len(i.enis) >= i.Limits.ENIs || onCard >= i.Limits.Cards[in.Card] {
 		return refuse(CodeAttachmentLimit, "Interface count %d exceeds the limit for %s", len(i.enis)+1, i.Type)
 	}
-	if 1+len(e.Secondary) > i.Limits.IPv4 {
+	return nil
+}
+
+// checkFit refuses an ENI that the type cannot have.
+func (v *VPC) checkFit(t InstanceType, e *ENI) error {
+	switch {
+	case e.InterfaceType == TrunkInterface && !t.Trunk, (e.InterfaceType == EFAInterface || e.InterfaceType == EFAOnly) && !t.EFA:
+		return refuse(v.opts.Inferred.UnfitType, "The interface type '%s' is not supported on instance type %s", e.InterfaceType, t.Name)
+	case len(e.Prefixes)+len(e.IPv6Prefixes) > 0 && !t.TakesPrefixes():
+		return v.prefixOnXen(t)
+	case e.slots4() > t.IPv4 || e.slots6() > t.IPv6:
 		return tooManyAddresses()
 	}
 	return nil
@@ -83,16 +115,30 @@ type DetachNetworkInterfaceInput struct {
 	Force        bool
 }
 
-// DetachNetworkInterface begins a detachment: after DetachDelay the link vanishes and the ENI is available.
+// managedAttachment begins the ids of attachments that AWS services made for themselves. Source: field reports.
+const managedAttachment = "ela-attach-"
+
+// attached finds the ENI of an attachment.
+func (v *VPC) attached(id string) (*ENI, error) {
+	if strings.HasPrefix(id, managedAttachment) {
+		return nil, refuse(CodeNotPermitted, "You are not allowed to manage 'ela-attach' attachments.")
+	}
+	if err := kindAttachment().check(id); err != nil {
+		return nil, err
+	}
+	if e := v.enis[v.attachments[id]]; e != nil {
+		return e, nil
+	}
+	return nil, kindAttachment().missing(id)
+}
+
+// DetachNetworkInterface begins a detachment: after its lag the link vanishes and the ENI is available.
 func (v *VPC) DetachNetworkInterface(now time.Time, in DetachNetworkInterfaceInput) error {
 	v.begin(now)
 	defer v.end()
-	if err := kindAttachment().check(in.AttachmentID); err != nil {
+	e, err := v.attached(in.AttachmentID)
+	if err != nil {
 		return err
-	}
-	e := v.enis[v.attachments[in.AttachmentID]]
-	if e == nil {
-		return kindAttachment().missing(in.AttachmentID)
 	}
 	a := e.Attachment
 	switch {
@@ -110,19 +156,19 @@ func (v *VPC) startDetach(old *ENI) {
 	e.Attachment.Status = Detaching
 	v.put(e)
 	v.emit(Event{Kind: ENIDetaching, Instance: e.Attachment.InstanceID, ENI: e.ID})
-	v.schedule(v.opts.DetachDelay, stepDetached, e.Attachment.ID)
+	v.change(LagDetach, stepDetached, e)
+	v.showGone(e)
 }
 
 // join enters an attached ENI into its instance's list.
 func (v *VPC) join(i *instance, e *ENI) {
 	v.attachments[e.Attachment.ID] = e.ID
-	v.enis[e.ID] = e
 	at, _ := slices.BinarySearchFunc(i.enis, e.Attachment, func(id string, want *Attachment) int {
 		a := v.enis[id].Attachment
 		return cmp.Or(cmp.Compare(a.Card, want.Card), cmp.Compare(a.Device, want.Device))
 	})
 	i.enis = slices.Insert(i.enis, at, e.ID)
-	v.record(i)
+	v.put(e)
 }
 
 func (v *VPC) becomeAttached(attachment string) {
@@ -152,10 +198,11 @@ func (v *VPC) becomeDetached(attachment string) {
 	i := v.instances[gone.InstanceID]
 	e.Attachment = nil
 	e.Status = Available
-	v.enis[e.ID] = e
 	delete(v.attachments, attachment)
+	delete(v.stuck, attachment)
 	i.enis = slices.DeleteFunc(i.enis, func(id string) bool { return id == e.ID })
-	v.record(i)
+	i.depart(e.ID, v.now)
+	v.put(e)
 	if gone.Link {
 		v.emit(Event{Kind: LinkRemoved, Instance: i.ID, ENI: e.ID})
 	}
@@ -163,31 +210,4 @@ func (v *VPC) becomeDetached(attachment string) {
 	if i.State == ShuttingDown && gone.DeleteOnTermination {
 		v.remove(e)
 	}
-}
-
-// record notes what the instance's metadata will show after the lag, and drops what it can never show again.
-func (v *VPC) record(i *instance) {
-	now := view{at: v.now, enis: make([]*ENI, len(i.enis))}
-	for n, id := range i.enis {
-		now.enis[n] = v.enis[id]
-	}
-	if last := len(i.views) - 1; last >= 0 && i.views[last].at.Equal(v.now) {
-		i.views[last] = now
-	} else {
-		i.views = append(i.views, now)
-	}
-	seen := v.shown(i)
-	i.views = i.views[seen:]
-}
-
-// shown is the index of the view that the metadata show at the model's time.
-func (v *VPC) shown(i *instance) int {
-	n := 0
-	if v.opts.IMDSLag == Never {
-		return 0
-	}
-	for n+1 < len(i.views) && !i.views[n+1].at.Add(v.opts.IMDSLag).After(v.now) {
-		n++
-	}
-	return n
 }

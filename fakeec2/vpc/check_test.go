@@ -16,7 +16,7 @@ func TestCheckSeesBrokenBooks(t *testing.T) {
 		{"an address on two ENIs", func(_ *VPC, i *instance, e *ENI) { e.Secondary = []netip.Addr{i.PrivateIP} }},
 		{"an address given back while held", func(v *VPC, _ *instance, e *ENI) { v.subnets[e.SubnetID].release(e.Primary, now, 0) }},
 		{"an address held by nobody", func(_ *VPC, _ *instance, e *ENI) { e.Secondary = nil }},
-		{"an address lost", func(v *VPC, _ *instance, e *ENI) { s := v.subnets[e.SubnetID]; s.remove(s.free[0]) }},
+		{"an address lost", func(v *VPC, _ *instance, e *ENI) { s := v.subnets[e.SubnetID]; s.leave(s.free[0]) }},
 		{"a reserved address free", func(v *VPC, _ *instance, e *ENI) { v.subnets[e.SubnetID].giveBack(0) }},
 		{"lists out of order", func(_ *VPC, _ *instance, e *ENI) { e.Secondary[0], e.Secondary[1] = e.Secondary[1], e.Secondary[0] }},
 		{"a MAC twice", func(v *VPC, i *instance, e *ENI) { e.MAC = v.enis[i.enis[0]].MAC }},
@@ -31,6 +31,16 @@ func TestCheckSeesBrokenBooks(t *testing.T) {
 		{"in use but not attached", func(_ *VPC, _ *instance, e *ENI) { e.Attachment = nil }},
 		{"attaching for ever", func(v *VPC, _ *instance, _ *ENI) { v.due = nil }},
 		{"a step that is overdue", func(v *VPC, _ *instance, _ *ENI) { v.now = now.Add(time.Hour) }},
+		{"a prefix that the book does not know", func(_ *VPC, _ *instance, e *ENI) { e.Prefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.32/28")} }},
+		{"a prefix held by nobody", func(v *VPC, _ *instance, e *ENI) {
+			v.subnets[e.SubnetID].holdBlock(netip.MustParsePrefix("10.0.0.208/28"), e.ID)
+		}},
+		{"an IPv6 address that the book does not know", func(_ *VPC, _ *instance, e *ENI) { e.IPv6 = []netip.Addr{netip.MustParseAddr("2600::5")} }},
+		{"usage not noted", func(v *VPC, _ *instance, e *ENI) { v.usage[e.VPCID]++ }},
+		{"a branch without association", func(_ *VPC, _ *instance, e *ENI) { e.TrunkID = e.ID }},
+		{"a description that is behind for ever", func(v *VPC, _ *instance, e *ENI) { v.enis[e.ID] = edit(e) }},
+		{"metadata that are behind for ever", func(_ *VPC, i *instance, e *ENI) { i.meta[e.ID].items = nil }},
+		{"a count that is behind for ever", func(v *VPC, _ *instance, e *ENI) { c := v.subnets[e.SubnetID].counts; c[len(c)-1].free++ }},
 		{"a link in a stopped guest", func(_ *VPC, i *instance, _ *ENI) { i.State = Stopped }},
 	}
 	for _, c := range cases {

@@ -14,6 +14,7 @@ const (
 	stepDetached               // detaching -> gone
 	stepTerminated             // shutting-down -> terminated
 	stepForgotten              // terminated -> no longer described
+	stepRunning                // pending -> running
 )
 
 // timer is a step that is due. It names what it was made for and does nothing once that is gone or has moved on.
@@ -99,6 +100,8 @@ func (v *VPC) pending(t timer) bool {
 		return i != nil && i.State == ShuttingDown
 	case stepForgotten:
 		return i != nil && i.State == Terminated
+	case stepRunning:
+		return i != nil && i.State == Pending
 	}
 	e := v.enis[v.attachments[t.id]]
 	if e == nil {
@@ -124,6 +127,8 @@ func (v *VPC) fire(t timer) {
 		v.becomeDetached(t.id)
 	case stepTerminated:
 		v.becomeTerminated(t.id)
+	case stepRunning:
+		v.becomeRunning(t.id)
 	case stepForgotten:
 		delete(v.instances, t.id)
 		v.emit(Event{Kind: InstanceForgotten, Instance: t.id})

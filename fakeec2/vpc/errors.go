@@ -15,13 +15,20 @@ func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
 // EC2's error codes that the model uses. Source: EC2 API reference, "Error codes".
 const (
+	CodeAlreadyAssigned        = "Resource.AlreadyAssigned"
+	CodeAlreadyAssociated      = "Resource.AlreadyAssociated"
+	CodeAssociationMalformed   = "InvalidAssociationID.Malformed"
+	CodeAssociationNotFound    = "InvalidAssociationID.NotFound"
 	CodeAttachmentLimit        = "AttachmentLimitExceeded"
 	CodeAttachmentMalformed    = "InvalidNetworkInterfaceAttachmentId.Malformed"
 	CodeAttachmentNotFound     = "InvalidAttachmentID.NotFound"
+	CodeCIDRBlocks             = "InsufficientCidrBlocks"
+	CodeConcurrentTag          = "ConcurrentTagAccess"
 	CodeENIInUse               = "InvalidNetworkInterface.InUse"
 	CodeENILimit               = "NetworkInterfaceLimitExceeded"
 	CodeENIMalformed           = "InvalidNetworkInterfaceId.Malformed"
 	CodeENINotFound            = "InvalidNetworkInterfaceID.NotFound"
+	CodeGroupDuplicate         = "InvalidGroup.Duplicate"
 	CodeGroupMalformed         = "InvalidGroupId.Malformed"
 	CodeGroupNotFound          = "InvalidGroup.NotFound"
 	CodeGroupsPerInterface     = "SecurityGroupsPerInterfaceLimitExceeded"
@@ -30,12 +37,22 @@ const (
 	CodeIncorrectState         = "IncorrectState"
 	CodeInstanceMalformed      = "InvalidInstanceID.Malformed"
 	CodeInstanceNotFound       = "InvalidInstanceID.NotFound"
+	CodeInvalidID              = "InvalidID"
 	CodeIPInUse                = "InvalidIPAddress.InUse"
+	CodeMissingParameter       = "MissingParameter"
+	CodeNAU                    = "NetworkAddressUsageLimitExceeded"
+	CodeNAUPeered              = "NetworkAddressUsagePeeredLimitExceeded"
+	CodeNotPermitted           = "OperationNotPermitted"
 	CodeParameterCombination   = "InvalidParameterCombination"
 	CodeParameterValue         = "InvalidParameterValue"
-	CodeMissingParameter       = "MissingParameter"
-	CodeNotPermitted           = "OperationNotPermitted"
+	CodePermissionDuplicate    = "InvalidPermission.Duplicate"
+	CodePermissionNotFound     = "InvalidPermission.NotFound"
 	CodePrivateIPLimit         = "PrivateIpAddressLimitExceeded"
+	CodeReservationMalformed   = "InvalidSubnetCidrReservationId.Malformed"
+	CodeReservationNotFound    = "InvalidSubnetCidrReservationID.NotFound"
+	CodeRouteTableMalformed    = "InvalidRouteTableId.Malformed"
+	CodeRouteTableNotFound     = "InvalidRouteTableID.NotFound"
+	CodeRuleLimit              = "RulesPerSecurityGroupLimitExceeded"
 	CodeSubnetConflict         = "InvalidSubnet.Conflict"
 	CodeSubnetFull             = "InsufficientFreeAddressesInSubnet"
 	CodeSubnetMalformed        = "InvalidSubnetId.Malformed"
@@ -51,4 +68,12 @@ const (
 // refuse makes an Error with status 400, which is right for every law of the model.
 func refuse(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...), Status: http.StatusBadRequest}
+}
+
+func together(a, b string) *Error {
+	return refuse(CodeParameterCombination, "The parameters %s and %s may not be used together", a, b)
+}
+
+func badNumber(parameter string, n int) *Error {
+	return refuse(CodeParameterValue, "invalid value for parameter %s: %d", parameter, n)
 }

@@ -9,28 +9,39 @@ import (
 
 // Kinds of Event.
 const (
-	NetworkAdded       = "network-added"
-	SubnetAdded        = "subnet-added"
-	ServiceAdded       = "service-added"
-	OutsideAdded       = "outside-added"
-	InstanceLaunched   = "instance-launched"
-	InstanceStopped    = "instance-stopped"
-	InstanceStarted    = "instance-started"
-	InstanceShutdown   = "instance-shutting-down"
-	InstanceTerminated = "instance-terminated"
-	InstanceForgotten  = "instance-forgotten" // an hour after termination
-	ENICreated         = "eni-created"
-	ENIAttaching       = "eni-attaching"
-	ENIAttached        = "eni-attached"
-	LinkAdded          = "link-added"   // the guest has the ENI's link
-	LinkRemoved        = "link-removed" // the guest has it no more
-	ENIDetaching       = "eni-detaching"
-	ENIDetached        = "eni-detached"
-	ENIDeleted         = "eni-deleted"
-	ENIModified        = "eni-modified" // Detail names the attribute
-	AddressAssigned    = "address-assigned"
-	AddressUnassigned  = "address-unassigned"
-	Tagged             = "tagged" // Detail is the resource's id
+	NetworkAdded        = "network-added"
+	SubnetAdded         = "subnet-added"
+	GroupAdded          = "group-added"       // Detail is the security group
+	GroupModified       = "group-modified"    // its rules; Detail is the security group
+	PeeringAdded        = "peering-added"     // Detail is the peering
+	ReservationAdded    = "reservation-added" // Detail is the subnet CIDR reservation
+	ReservationDeleted  = "reservation-deleted"
+	ServiceAdded        = "service-added"
+	OutsideAdded        = "outside-added"
+	InstancePending     = "instance-pending"  // by RunInstances; it is launched later
+	InstanceLaunched    = "instance-launched" // it runs
+	InstanceStopped     = "instance-stopped"
+	InstanceStarted     = "instance-started"
+	InstanceShutdown    = "instance-shutting-down"
+	InstanceTerminated  = "instance-terminated"
+	InstanceForgotten   = "instance-forgotten" // an hour after termination
+	InstanceModified    = "instance-modified"  // Detail: metadataOptions or notices
+	ENICreated          = "eni-created"
+	ENIAttaching        = "eni-attaching"
+	ENIAttached         = "eni-attached"
+	LinkAdded           = "link-added"   // the guest has the ENI's link
+	LinkRemoved         = "link-removed" // the guest has it no more
+	ENIDetaching        = "eni-detaching"
+	ENIDetached         = "eni-detached"
+	ENIDeleted          = "eni-deleted"
+	ENIModified         = "eni-modified"       // Detail names the attribute
+	AddressAssigned     = "address-assigned"   // IPv4 or IPv6
+	AddressUnassigned   = "address-unassigned" // IPv4 or IPv6
+	PrefixAssigned      = "prefix-assigned"    // Addr is its first address, Detail the prefix
+	PrefixUnassigned    = "prefix-unassigned"  // the same
+	BranchAssociated    = "branch-associated"  // ENI is the branch, Detail the association
+	BranchDisassociated = "branch-disassociated"
+	Tagged              = "tagged" // Detail is the resource's id
 )
 
 // keptEvents bounds the change log: a follower that is further behind re-reads the state instead.

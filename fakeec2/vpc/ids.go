@@ -2,6 +2,7 @@ package vpc
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 )
@@ -15,7 +16,10 @@ type kind struct {
 
 // resourceKinds in the order in which prefixes must be tried: "eni-attach-" before "eni-".
 func resourceKinds() []kind {
-	return []kind{kindAttachment(), kindENI(), kindInstance(), kindSubnet(), kindNetwork(), kindGroup()}
+	return []kind{
+		kindAttachment(), kindPermission(), kindENI(), kindInstance(), kindSubnet(), kindNetwork(), kindGroup(), kindReservation(),
+		kindTable(), kindAssociation(),
+	}
 }
 
 func kindENI() kind {
@@ -40,6 +44,22 @@ func kindNetwork() kind {
 
 func kindGroup() kind {
 	return kind{"sg-", "security group", CodeGroupMalformed, CodeGroupNotFound}
+}
+
+func kindReservation() kind {
+	return kind{"scr-", "subnet CIDR reservation ID", CodeReservationMalformed, CodeReservationNotFound}
+}
+
+func kindTable() kind {
+	return kind{"rtb-", "routeTable ID", CodeRouteTableMalformed, CodeRouteTableNotFound}
+}
+
+func kindAssociation() kind {
+	return kind{"trunk-assoc-", "trunk association ID", CodeAssociationMalformed, CodeAssociationNotFound}
+}
+
+func kindPermission() kind {
+	return kind{"eni-perm-", "permission ID", CodePermissionNotFound, CodePermissionNotFound}
 }
 
 // shownID bounds what a message repeats of a caller's value.
@@ -76,9 +96,9 @@ func clip(s string) string {
 }
 
 // newID draws an id in EC2's new form: 17 digits, the first of them 0 as EC2's always are.
-func (v *VPC) newID(k kind) string {
-	return fmt.Sprintf("%s0%016x", k.prefix, v.ids.Uint64())
-}
+func (v *VPC) newID(k kind) string { return drawID(v.ids, k.prefix) }
+
+func drawID(r *rand.Rand, prefix string) string { return fmt.Sprintf("%s0%016x", prefix, r.Uint64()) }
 
 // chosenID gives the id that a builder asked for, or a new one.
 func (v *VPC) chosenID(k kind, id string) (string, error) {
@@ -103,7 +123,7 @@ func (v *VPC) newMAC() string {
 	}
 }
 
-// PrivateDNSName is the name that EC2 gives a private address in a region.
+// PrivateDNSName is the name that EC2 gives a private IPv4 address in a region.
 func PrivateDNSName(region string, addr netip.Addr) string {
 	zone := region + ".compute.internal"
 	if region == "us-east-1" { // the oldest region kept its first zone

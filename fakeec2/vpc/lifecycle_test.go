@@ -248,7 +248,7 @@ func TestReassignmentMovesAnAddress(t *testing.T) {
 	w := newWorld(t, vpc.Options{})
 	from, to := w.create(w.roomy, 1), w.create(w.roomy, 0)
 	in := vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: to.ID, Addresses: from.Secondary}
-	if _, err := w.AssignPrivateIpAddresses(w.now, in); code(err) != vpc.CodeIPInUse {
+	if _, err := w.AssignPrivateIpAddresses(w.now, in); code(err) != vpc.CodeAlreadyAssigned {
 		t.Fatalf("without AllowReassignment: %v", err)
 	}
 	in.AllowReassignment = true

@@ -1,6 +1,7 @@
 package vpc
 
 import (
+	"net/netip"
 	"time"
 	"unicode/utf8"
 )
@@ -12,6 +13,8 @@ type ModifyNetworkInterfaceAttributeInput struct {
 	Groups             []string // replaces the whole set
 	SourceDestCheck    *bool
 	Description        *string
+	EnablePrimaryIPv6  *bool // only true: EC2 has no way back
+	Tracking           *ConnectionTracking
 }
 
 // AttachmentChange sets the flag of an attachment.
@@ -29,7 +32,9 @@ func (v *VPC) ModifyNetworkInterfaceAttribute(now time.Time, in ModifyNetworkInt
 		return err
 	}
 	given := 0
-	for _, there := range []bool{in.Attachment != nil, len(in.Groups) > 0, in.SourceDestCheck != nil, in.Description != nil} {
+	for _, there := range []bool{
+		in.Attachment != nil, len(in.Groups) > 0, in.SourceDestCheck != nil, in.Description != nil, in.EnablePrimaryIPv6 != nil, in.Tracking != nil,
+	} {
 		if there {
 			given++
 		}
@@ -46,6 +51,9 @@ func (v *VPC) ModifyNetworkInterfaceAttribute(now time.Time, in ModifyNetworkInt
 		return err
 	}
 	v.put(e)
+	if detail == "groupSet" {
+		v.showGroups(e)
+	}
 	v.emit(Event{Kind: ENIModified, ENI: e.ID, Instance: instanceOf(e), Detail: detail})
 	return nil
 }
@@ -53,10 +61,11 @@ func (v *VPC) ModifyNetworkInterfaceAttribute(now time.Time, in ModifyNetworkInt
 func (v *VPC) modify(e *ENI, in ModifyNetworkInterfaceAttributeInput) (string, error) {
 	switch {
 	case in.Attachment != nil:
-		if err := kindAttachment().check(in.Attachment.AttachmentID); err != nil {
+		found, err := v.attached(in.Attachment.AttachmentID)
+		if err != nil {
 			return "", err
 		}
-		if e.Attachment == nil || e.Attachment.ID != in.Attachment.AttachmentID {
+		if found.ID != e.ID {
 			return "", kindAttachment().missing(in.Attachment.AttachmentID)
 		}
 		e.Attachment.DeleteOnTermination = in.Attachment.DeleteOnTermination
@@ -71,12 +80,32 @@ func (v *VPC) modify(e *ENI, in ModifyNetworkInterfaceAttributeInput) (string, e
 	case in.SourceDestCheck != nil:
 		e.SourceDestCheck = *in.SourceDestCheck
 		return "sourceDestCheck", nil
+	case in.EnablePrimaryIPv6 != nil:
+		return "enablePrimaryIpv6", e.enablePrimaryIPv6(*in.EnablePrimaryIPv6)
+	case in.Tracking != nil:
+		if err := in.Tracking.check(); err != nil {
+			return "", err
+		}
+		e.Tracking = *in.Tracking
+		return "connectionTracking", nil
 	}
 	if utf8.RuneCountInString(*in.Description) > maxDescription {
 		return "", refuse(CodeParameterValue, "invalid value for parameter description: longer than %d characters", maxDescription)
 	}
 	e.Description = *in.Description
 	return "description", nil
+}
+
+func (e *ENI) enablePrimaryIPv6(on bool) error {
+	switch {
+	case !on && e.PrimaryIPv6 != netip.Addr{}:
+		return refuse(CodeParameterValue, "A primary IPv6 address cannot be disabled")
+	case on && len(e.IPv6) == 0:
+		return refuse(CodeParameterCombination, "A primary IPv6 address needs an IPv6 address")
+	case on && !e.PrimaryIPv6.IsValid():
+		e.PrimaryIPv6 = e.IPv6[0]
+	}
+	return nil
 }
 
 func instanceOf(e *ENI) string {

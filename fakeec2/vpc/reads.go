@@ -72,9 +72,18 @@ func lookup[R any](k kind, m map[string]*R) func(string) (*R, error) {
 	}
 }
 
-func (v *VPC) eni(id string) (*ENI, error)           { return lookup(kindENI(), v.enis)(id) }
-func (v *VPC) instance(id string) (*instance, error) { return lookup(kindInstance(), v.instances)(id) }
-func (v *VPC) subnet(id string) (*subnet, error)     { return lookup(kindSubnet(), v.subnets)(id) }
+// eni gives an ENI that the actions know.
+func (v *VPC) eni(id string) (*ENI, error) {
+	e, err := lookup(kindENI(), v.enis)(id)
+	if err == nil && v.concealed(id) {
+		return nil, kindENI().missing(id)
+	}
+	return e, err
+}
+
+func (v *VPC) instance(id string) (*instance, error)   { return lookup(kindInstance(), v.instances)(id) }
+func (v *VPC) subnet(id string) (*subnet, error)       { return lookup(kindSubnet(), v.subnets)(id) }
+func (v *VPC) group(id string) (*SecurityGroup, error) { return lookup(kindGroup(), v.groups)(id) }
 
 // ENI gives one ENI.
 func (v *VPC) ENI(id string) (ENI, bool) {
@@ -121,29 +130,12 @@ func (v *VPC) InstanceENIs(id string) []ENI {
 	return out
 }
 
-// Metadata gives what the instance's metadata know: the instance as it is, its ENIs as they were IMDSLag ago, by card, then
-// device index. Call Advance first where time may have passed.
-func (v *VPC) Metadata(id string) (Instance, []ENI, bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	i := v.instances[id]
-	if i == nil {
-		return Instance{}, nil, false
-	}
-	known := i.views[v.shown(i)].enis
-	out := make([]ENI, len(known))
-	for n, e := range known {
-		out[n] = e.clone()
-	}
-	return i.clone(), out, true
-}
-
-// Holder gives the ENI that holds an address of a VPC.
+// Holder gives the ENI that holds an address of a VPC, by itself or in a prefix.
 func (v *VPC) Holder(network string, addr netip.Addr) (ENI, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, s := range v.subnets {
-		if s.VPCID == network && s.CIDR.Contains(addr) {
+		if s.VPCID == network && (s.inside(addr) || addr.Is6() && s.IPv6CIDR.IsValid() && s.IPv6CIDR.Contains(addr)) {
 			if e := v.enis[s.owner(addr)]; e != nil {
 				return e.clone(), true
 			}

@@ -15,7 +15,8 @@ const (
 	Terminated   = "terminated"
 )
 
-// ENI states, as EC2 names them. Pending is seen only in the answer of CreateNetworkInterface.
+// ENI and instance states, as EC2 names them. An ENI is Pending only in the answer of CreateNetworkInterface, an instance
+// between RunInstances and Running.
 const (
 	Pending   = "pending"
 	Available = "available"
@@ -29,33 +30,55 @@ const (
 	Detaching = "detaching"
 )
 
-// PlainInterface is the only interface type that the model knows.
-const PlainInterface = "interface"
+// Interface types, as EC2 names them.
+const (
+	PlainInterface  = "interface"
+	TrunkInterface  = "trunk"
+	BranchInterface = "branch" // a plain one that is associated with a trunk, or one that was created as a branch
+	EFAInterface    = "efa"
+	EFAOnly         = "efa-only" // has no IP addresses
+)
 
-// Network is one VPC of the region.
+// Network is one VPC of the region. It always has an internet gateway, and a main route table that leads there.
 type Network struct {
 	ID           string
-	CIDRs        []netip.Prefix // primary first
-	DefaultGroup string         // its security group named "default"
+	CIDRs        []netip.Prefix // IPv4, primary first
+	IPv6CIDRs    []netip.Prefix
+	DefaultGroup string // its security group named "default"
+	Gateway      string // its internet gateway
 	Tags         map[string]string
 }
 
 // Subnet is a subnet with its accounting.
 type Subnet struct {
 	ID, VPCID, AZ string
-	CIDR          netip.Prefix
-	Free          int // addresses that are neither reserved nor held (EC2: AvailableIpAddressCount)
+	CIDR          netip.Prefix // IPv4; zero in an IPv6-only subnet
+	IPv6CIDR      netip.Prefix // a /64, or zero
+	AssignIPv6    bool         // a new ENI gets an IPv6 address unasked
+	Free          int          // IPv4 addresses that are neither reserved nor held (EC2: AvailableIpAddressCount)
 	Tags          map[string]string
 }
 
 // Gateway is the subnet's router: the first address after the base.
 func (s Subnet) Gateway() netip.Addr { return s.CIDR.Masked().Addr().Next() }
 
-// SecurityGroup is a security group as data: the model keeps membership, not rules.
-type SecurityGroup struct {
-	ID, VPCID, Name, Description string
-	Tags                         map[string]string
+// Native tells whether the subnet is IPv6-only.
+func (s Subnet) Native() bool { return !s.CIDR.IsValid() }
+
+// CIDRReservation keeps a part of a subnet from automatic assignment.
+type CIDRReservation struct {
+	ID, SubnetID string
+	CIDR         netip.Prefix
+	Type         string // ReservePrefix or ReserveExplicit
+	Description  string
+	Tags         map[string]string
 }
+
+// Types of CIDRReservation, as EC2 names them.
+const (
+	ReservePrefix   = "prefix"   // prefixes are drawn from it before anywhere else, single addresses never
+	ReserveExplicit = "explicit" // nothing is drawn from it
+)
 
 // Service is a requester-managed address of the VPC that is no ENI of the account: the API server, the EC2 endpoint.
 type Service struct {
@@ -79,13 +102,25 @@ type Instance struct {
 	ImageID, State, Role          string // Role: name of the IAM role whose credentials the metadata serve, or ""
 	Namespace                     string // path of an existing network namespace to adopt, or ""
 	Name                          string // of the scenario; not an EC2 field
+	ReservationID                 string // r-...: one launch
 	PrivateIP                     netip.Addr
 	LaunchTime                    time.Time
 	TerminatedAt                  time.Time // zero while alive
 	HopLimit                      int       // HttpPutResponseHopLimit
 	TokensRequired                bool      // HttpTokens=required
+	MetadataOff                   bool      // HttpEndpoint=disabled
+	MetadataIPv6                  bool      // HttpProtocolIpv6=enabled
+	MetadataTags                  bool      // InstanceMetadataTags=enabled
+	Notices                       Notices
 	Limits                        InstanceType
 	Tags                          map[string]string
+}
+
+// Notices are what EC2 announces to an instance through its metadata. Zero times mean nothing is announced.
+type Notices struct {
+	InterruptionAction string    // terminate, stop or hibernate
+	InterruptionAt     time.Time // when the spot interruption happens
+	RebalanceAt        time.Time // when the rebalance recommendation was made
 }
 
 // Attachment ties an ENI to an instance.
@@ -98,51 +133,65 @@ type Attachment struct {
 	Link                bool // the guest's link is there
 }
 
+// ConnectionTracking are an ENI's idle timeouts in seconds; zero means EC2's default.
+type ConnectionTracking struct{ TCPEstablished, UDPStream, UDP int }
+
 // ENI is an elastic network interface.
 type ENI struct {
 	ID, MAC, VPCID, SubnetID, AZ string
 	Description, Status          string
 	InterfaceType                string
 	SourceDestCheck              bool
-	Primary                      netip.Addr
-	Secondary                    []netip.Addr // ascending
-	Groups                       []string     // ascending
+	Primary                      netip.Addr     // IPv4; zero in an IPv6-only subnet and for efa-only
+	Secondary                    []netip.Addr   // IPv4, ascending
+	Prefixes                     []netip.Prefix // IPv4 /28, ascending
+	IPv6                         []netip.Addr   // ascending
+	IPv6Prefixes                 []netip.Prefix // /80, ascending
+	PrimaryIPv6                  netip.Addr     // one of IPv6, or zero
+	Groups                       []string       // ascending
 	Tags                         map[string]string
-	Public                       netip.Addr  // public address associated with Primary; zero if none
-	Attachment                   *Attachment // nil while available
+	Public                       netip.Addr // public address associated with Primary; zero if none
+	Tracking                     ConnectionTracking
+	TrunkID                      string      // of a branch: its trunk
+	VLAN                         int         // of a branch: its VLAN id on the trunk's link
+	Attachment                   *Attachment // nil while available; a branch has none
 	CreatedAt                    time.Time
 }
 
-// Addresses are all addresses of the ENI, primary first.
+// Addresses are all IPv4 addresses of the ENI that are not in prefixes, primary first.
 func (e ENI) Addresses() []netip.Addr {
+	if !e.Primary.IsValid() {
+		return slices.Clone(e.Secondary)
+	}
 	return append([]netip.Addr{e.Primary}, e.Secondary...)
 }
 
-// Holds tells whether the ENI holds addr.
+// Holds tells whether the ENI holds addr, by itself or in a prefix.
 func (e *ENI) Holds(addr netip.Addr) bool {
-	if e.Primary == addr {
+	if e.Primary == addr && addr.IsValid() {
 		return true
 	}
-	_, found := slices.BinarySearchFunc(e.Secondary, addr, netip.Addr.Compare)
-	return found
+	singles, blocks := e.Secondary, e.Prefixes
+	if addr.Is6() {
+		singles, blocks = e.IPv6, e.IPv6Prefixes
+	}
+	if _, found := slices.BinarySearchFunc(singles, addr, netip.Addr.Compare); found {
+		return true
+	}
+	return slices.ContainsFunc(blocks, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// instance is the record with what the model keeps beside it.
-type instance struct {
-	Instance
-	enis  []string // ids by card, then device index
-	views []view   // ascending by time: what the metadata knew when
-}
+// slots4 is how many of its type's IPv4 slots the ENI fills: a prefix counts as one address does.
+func (e *ENI) slots4() int { return len(e.Addresses()) + len(e.Prefixes) }
 
-// view is what an instance's ENIs were from a moment on. The ENIs are shared, and never changed in place.
-type view struct {
-	at   time.Time
-	enis []*ENI
-}
+func (e *ENI) slots6() int { return len(e.IPv6) + len(e.IPv6Prefixes) }
 
 func (e *ENI) clone() ENI {
 	c := *e
 	c.Secondary = slices.Clone(e.Secondary)
+	c.Prefixes = slices.Clone(e.Prefixes)
+	c.IPv6 = slices.Clone(e.IPv6)
+	c.IPv6Prefixes = slices.Clone(e.IPv6Prefixes)
 	c.Groups = slices.Clone(e.Groups)
 	c.Tags = maps.Clone(e.Tags)
 	if e.Attachment != nil {
@@ -150,6 +199,24 @@ func (e *ENI) clone() ENI {
 		c.Attachment = &a
 	}
 	return c
+}
+
+// edit gives a copy to change and put. Its slices and maps are still shared: replace them, do not write into them.
+func edit(e *ENI) *ENI {
+	c := *e
+	if e.Attachment != nil {
+		a := *e.Attachment
+		c.Attachment = &a
+	}
+	return &c
+}
+
+// instance is the record with what the model keeps beside it.
+type instance struct {
+	Instance
+	enis []string            // ids by card, then device index
+	left []departure         // ENIs that were detached lately: a description that lags still shows them
+	meta map[string]*metaENI // what the metadata know of each ENI
 }
 
 func (i *Instance) clone() Instance {
@@ -162,12 +229,13 @@ func (i *Instance) clone() Instance {
 func (n *Network) clone() Network {
 	c := *n
 	c.CIDRs = slices.Clone(n.CIDRs)
+	c.IPv6CIDRs = slices.Clone(n.IPv6CIDRs)
 	c.Tags = maps.Clone(n.Tags)
 	return c
 }
 
-func (g *SecurityGroup) clone() SecurityGroup {
-	c := *g
-	c.Tags = maps.Clone(g.Tags)
+func (r *CIDRReservation) clone() CIDRReservation {
+	c := *r
+	c.Tags = maps.Clone(r.Tags)
 	return c
 }

@@ -21,7 +21,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"create in unknown subnet", vpc.CodeSubnetNotFound, creating(vpc.CreateNetworkInterfaceInput{SubnetID: "subnet-01234567"})},
 		{"create in malformed subnet", vpc.CodeSubnetMalformed, creating(vpc.CreateNetworkInterfaceInput{SubnetID: "subnet-x"})},
-		{"create a trunk", vpc.CodeUnsupported, creating(vpc.CreateNetworkInterfaceInput{InterfaceType: "trunk"})},
+		{"create an unknown type", vpc.CodeParameterValue, creating(vpc.CreateNetworkInterfaceInput{InterfaceType: "lambda"})},
 		{"create with unknown group", vpc.CodeGroupNotFound, creating(vpc.CreateNetworkInterfaceInput{Groups: []string{"sg-01234567"}})},
 		{"create with six groups", vpc.CodeGroupsPerInterface, creating(vpc.CreateNetworkInterfaceInput{Groups: make([]string, 6)})},
 		{"create with aws: tag", vpc.CodeParameterValue, creating(vpc.CreateNetworkInterfaceInput{Tags: map[string]string{"aws:x": ""}})},

@@ -1,7 +1,9 @@
 package vpc
 
 import (
+	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,33 +19,116 @@ const (
 
 // CreateTags adds tags to resources, all or none; equal keys are overwritten.
 func (v *VPC) CreateTags(now time.Time, resources []string, tags map[string]string) error {
+	return v.retag(now, resources, len(tags), func(have map[string]string) (map[string]string, error) {
+		if err := checkTags(have, tags); err != nil {
+			return nil, err
+		}
+		merged := map[string]string{}
+		maps.Copy(merged, have)
+		maps.Copy(merged, tags)
+		return merged, nil
+	})
+}
+
+// DeleteTags takes tags off resources: those with the keys, and where a value is given (not nil), only with that value. Tags that
+// are not there are no error, as in EC2.
+func (v *VPC) DeleteTags(now time.Time, resources []string, tags map[string]*string) error {
+	return v.retag(now, resources, len(tags), func(have map[string]string) (map[string]string, error) {
+		left := maps.Clone(have)
+		for key, value := range tags {
+			if strings.HasPrefix(strings.ToLower(key), awsPrefix) {
+				return nil, reservedTag()
+			}
+			if value == nil || have[key] == *value {
+				delete(left, key)
+			}
+		}
+		return left, nil
+	})
+}
+
+// retag changes the tags of resources, all or none.
+func (v *VPC) retag(now time.Time, resources []string, count int, change func(map[string]string) (map[string]string, error)) error {
 	v.begin(now)
 	defer v.end()
-	if len(resources) == 0 || len(tags) == 0 {
+	if len(resources) == 0 || count == 0 {
 		return refuse(CodeMissingParameter, "The request must contain the parameters resourceIdSet and tagSet")
 	}
-	sets := make([]func(map[string]string), len(resources))
-	for n, id := range resources {
+	var sets []func()
+	seen := map[string]bool{}
+	for _, id := range resources {
+		if seen[id] {
+			continue
+		}
+		seen[id] = true
 		have, set, err := v.tagsOf(id)
 		if err != nil {
 			return err
 		}
-		if err := checkTags(have, tags); err != nil {
+		if at, lately := v.tagged[id]; lately && at.Add(v.opts.TagSettle).After(v.now) {
+			return refuse(CodeConcurrentTag, "The tags of '%s' are being changed by another request", id)
+		}
+		now, err := change(have)
+		if err != nil {
 			return err
 		}
-		sets[n] = set
+		sets = append(sets, func() {
+			set(now)
+			v.emit(Event{Kind: Tagged, Detail: id})
+		})
 	}
-	for n, set := range sets {
-		have, _, _ := v.tagsOf(resources[n]) // again: a resource may be named twice
-		merged := maps.Clone(have)
-		if merged == nil {
-			merged = map[string]string{}
+	for _, set := range sets {
+		set()
+	}
+	if v.opts.TagSettle > 0 {
+		maps.DeleteFunc(v.tagged, func(_ string, at time.Time) bool { return !at.Add(v.opts.TagSettle).After(v.now) })
+		for id := range seen {
+			v.tagged[id] = v.now
 		}
-		maps.Copy(merged, tags)
-		set(merged)
-		v.emit(Event{Kind: Tagged, Detail: resources[n]})
 	}
 	return nil
+}
+
+// Tag is one tag of one resource.
+type Tag struct {
+	Resource, Kind, Key, Value string // Kind as EC2 calls it: network-interface, instance, subnet, ...
+}
+
+// Tags gives every tag, ascending by resource, then key.
+func (v *VPC) Tags() []Tag {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []Tag
+	add := func(kind, id string, tags map[string]string) {
+		for _, key := range sortedKeys(tags) {
+			out = append(out, Tag{id, kind, key, tags[key]})
+		}
+	}
+	for id, e := range v.enis {
+		add("network-interface", id, e.Tags)
+	}
+	for id, i := range v.instances {
+		add("instance", id, i.Tags)
+	}
+	for id, s := range v.subnets {
+		add("subnet", id, s.Tags)
+	}
+	for id, n := range v.networks {
+		add("vpc", id, n.Tags)
+	}
+	for id, g := range v.groups {
+		add("security-group", id, g.Tags)
+	}
+	for id, r := range v.reservations {
+		add("subnet-cidr-reservation", id, r.Tags)
+	}
+	for id, t := range v.tables {
+		add("route-table", id, t.Tags)
+	}
+	slices.SortFunc(out, func(a, b Tag) int {
+		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Key, b.Key))
+	})
+	return out
 }
 
 // tagsOf finds a resource's tags and the way to replace them.
@@ -81,8 +166,20 @@ func (v *VPC) tagsOf(id string) (map[string]string, func(map[string]string), err
 			return g.Tags, func(tags map[string]string) { g.Tags = tags }, nil
 		}
 		return nil, nil, kindGroup().missing(clip(id))
+	case kindReservation().prefix:
+		r, err := lookup(kindReservation(), v.reservations)(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r.Tags, func(tags map[string]string) { r.Tags = tags }, nil
+	case kindTable().prefix:
+		t, err := lookup(kindTable(), v.tables)(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return t.Tags, func(tags map[string]string) { t.Tags = tags }, nil
 	}
-	return nil, nil, refuse("InvalidID", "The ID '%s' is not valid", clip(id))
+	return nil, nil, refuse(CodeInvalidID, "The ID '%s' is not valid", clip(id))
 }
 
 func kindOf(id string) kind {
@@ -103,7 +200,7 @@ func checkTags(have, add map[string]string) error {
 		}
 		switch {
 		case strings.HasPrefix(strings.ToLower(key), awsPrefix):
-			return refuse(CodeParameterValue, "Tag keys starting with 'aws:' are reserved for internal use")
+			return reservedTag()
 		case key == "" || utf8.RuneCountInString(key) > maxTagKey:
 			return refuse(CodeParameterValue, "Tag key must have between 1 and %d characters", maxTagKey)
 		case utf8.RuneCountInString(value) > maxTagValue:
@@ -114,4 +211,8 @@ func checkTags(have, add map[string]string) error {
 		return refuse(CodeTagLimit, "The maximum number of tags for a resource has been reached: %d", maxTags)
 	}
 	return nil
+}
+
+func reservedTag() *Error {
+	return refuse(CodeParameterValue, "Tag keys starting with 'aws:' are reserved for internal use")
 }

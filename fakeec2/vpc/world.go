@@ -9,17 +9,13 @@ import (
 
 // Builders take no time: they happen at the model's own, which begin leaves alone when given the zero time.
 
-// AddVPC adds a VPC with its default security group. An empty ID is drawn; the first CIDR is the primary one.
+// AddVPC adds a VPC with its default security group (its members reach each other, and everything), an internet gateway and a
+// main route table. An empty ID is drawn; the first CIDR is the primary one.
 func (v *VPC) AddVPC(n Network) (Network, error) {
 	v.begin(time.Time{})
 	defer v.end()
-	if len(n.CIDRs) == 0 {
-		return Network{}, refuse(CodeMissingParameter, "The request must contain the parameter CidrBlock")
-	}
-	for _, c := range n.CIDRs {
-		if !c.Addr().Is4() || c.Bits() < 16 || c.Bits() > 28 || c.Masked() != c {
-			return Network{}, refuse(CodeVPCRange, "The CIDR '%s' is invalid: an IPv4 network between /16 and /28 is wanted", c)
-		}
+	if err := n.check(); err != nil {
+		return Network{}, err
 	}
 	id, err := v.chosenID(kindNetwork(), n.ID)
 	if err != nil {
@@ -30,6 +26,7 @@ func (v *VPC) AddVPC(n Network) (Network, error) {
 	}
 	n = n.clone()
 	n.ID = id
+	n.Gateway = drawID(v.minor, "igw-")
 	group := &SecurityGroup{ID: v.newID(kindGroup()), VPCID: id, Name: "default", Description: "default VPC security group"}
 	if n.DefaultGroup != "" {
 		if err := kindGroup().check(n.DefaultGroup); err != nil {
@@ -38,13 +35,50 @@ func (v *VPC) AddVPC(n Network) (Network, error) {
 		group.ID = n.DefaultGroup
 	}
 	n.DefaultGroup = group.ID
+	group.Ingress, group.Egress = []Rule{{Protocol: Any, Group: group.ID}}, Open()
 	v.groups[group.ID] = group
 	v.networks[id] = &n
+	v.addTable(id)
 	v.emit(Event{Kind: NetworkAdded, Detail: id})
 	return n.clone(), nil
 }
 
-// AddSubnet adds a subnet; Free is ignored. It must lie in a CIDR of its VPC and overlap no other subnet of it.
+func (n *Network) check() error {
+	if len(n.CIDRs) == 0 {
+		return refuse(CodeMissingParameter, "The request must contain the parameter CidrBlock")
+	}
+	for i, c := range slices.Concat(n.CIDRs, n.IPv6CIDRs) {
+		if slices.ContainsFunc(slices.Concat(n.CIDRs, n.IPv6CIDRs)[:i], c.Overlaps) {
+			return refuse(CodeVPCRange, "The CIDR '%s' overlaps another one of the VPC", c)
+		}
+	}
+	for _, c := range n.CIDRs {
+		if !c.Addr().Is4() || c.Bits() < 16 || c.Bits() > 28 || c.Masked() != c {
+			return refuse(CodeVPCRange, "The CIDR '%s' is invalid: an IPv4 network between /16 and /28 is wanted", c)
+		}
+	}
+	for _, c := range n.IPv6CIDRs {
+		if !c.Addr().Is6() || c.Bits() < 44 || c.Bits() > 60 || c.Bits()%4 != 0 || c.Masked() != c {
+			return refuse(CodeVPCRange, "The CIDR '%s' is invalid: an IPv6 network between /44 and /60, in steps of 4, is wanted", c)
+		}
+	}
+	return checkTags(nil, n.Tags)
+}
+
+// AmazonIPv6 draws a /56 such as EC2 gives a VPC that asks for one.
+func (v *VPC) AmazonIPv6() netip.Prefix {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for {
+		n := v.minor.Uint32()
+		p := netip.PrefixFrom(netip.AddrFrom16([16]byte{0x26, 0x00, 0x1f, 0x14, byte(n >> 16), byte(n >> 8), byte(n)}), 56)
+		if !slices.ContainsFunc(sortedKeys(v.networks), func(id string) bool { return slices.ContainsFunc(v.networks[id].IPv6CIDRs, p.Overlaps) }) {
+			return p
+		}
+	}
+}
+
+// AddSubnet adds a subnet; Free is ignored. Its networks must lie in its VPC's and overlap no other subnet of it.
 func (v *VPC) AddSubnet(s Subnet) (Subnet, error) {
 	v.begin(time.Time{})
 	defer v.end()
@@ -52,14 +86,8 @@ func (v *VPC) AddSubnet(s Subnet) (Subnet, error) {
 	if n == nil {
 		return Subnet{}, kindNetwork().missing(s.VPCID)
 	}
-	if !s.CIDR.Addr().Is4() || s.CIDR.Bits() < 16 || s.CIDR.Bits() > 28 || s.CIDR.Masked() != s.CIDR ||
-		!slices.ContainsFunc(n.CIDRs, func(c netip.Prefix) bool { return c.Bits() <= s.CIDR.Bits() && c.Overlaps(s.CIDR) }) {
-		return Subnet{}, refuse(CodeSubnetRange, "The CIDR '%s' is invalid.", s.CIDR)
-	}
-	for _, other := range v.subnets {
-		if other.VPCID == s.VPCID && other.CIDR.Overlaps(s.CIDR) {
-			return Subnet{}, refuse(CodeSubnetConflict, "The CIDR '%s' conflicts with another subnet", s.CIDR)
-		}
+	if err := v.checkSubnet(n, s); err != nil {
+		return Subnet{}, err
 	}
 	if s.AZ == "" {
 		s.AZ = v.opts.Region + "a"
@@ -75,31 +103,37 @@ func (v *VPC) AddSubnet(s Subnet) (Subnet, error) {
 	s.Tags = maps.Clone(s.Tags)
 	added := newSubnet(s)
 	v.subnets[id] = added
+	v.noteCount(added)
 	v.emit(Event{Kind: SubnetAdded, Detail: id})
 	return added.snapshot(), nil
 }
 
-// AddSecurityGroup adds a security group.
-func (v *VPC) AddSecurityGroup(g SecurityGroup) (SecurityGroup, error) {
-	v.begin(time.Time{})
-	defer v.end()
-	if v.networks[g.VPCID] == nil {
-		return SecurityGroup{}, kindNetwork().missing(g.VPCID)
+func (v *VPC) checkSubnet(n *Network, s Subnet) error {
+	inside := func(list []netip.Prefix, p netip.Prefix) bool {
+		return p.Masked() == p && slices.ContainsFunc(list, func(c netip.Prefix) bool { return c.Bits() <= p.Bits() && c.Overlaps(p) })
 	}
-	id, err := v.chosenID(kindGroup(), g.ID)
-	if err != nil {
-		return SecurityGroup{}, err
+	if !s.CIDR.IsValid() && !s.IPv6CIDR.IsValid() {
+		return refuse(CodeMissingParameter, "The request must contain the parameter CidrBlock")
 	}
-	for _, other := range v.groups {
-		if other.ID == id || other.VPCID == g.VPCID && other.Name == g.Name {
-			return SecurityGroup{}, refuse("InvalidGroup.Duplicate", "The security group '%s' already exists for VPC '%s'", g.Name, g.VPCID)
+	if s.CIDR.IsValid() && (!s.CIDR.Addr().Is4() || s.CIDR.Bits() < 16 || s.CIDR.Bits() > 28 || !inside(n.CIDRs, s.CIDR)) {
+		return refuse(CodeSubnetRange, "The CIDR '%s' is invalid.", s.CIDR)
+	}
+	if s.IPv6CIDR.IsValid() && (!s.IPv6CIDR.Addr().Is6() || s.IPv6CIDR.Bits() != subnetBits6 || !inside(n.IPv6CIDRs, s.IPv6CIDR)) {
+		return refuse(CodeSubnetRange, "The CIDR '%s' is invalid: an IPv6 /%d of the VPC is wanted", s.IPv6CIDR, subnetBits6)
+	}
+	if s.AssignIPv6 && !s.IPv6CIDR.IsValid() {
+		return refuse(CodeParameterCombination, "A subnet without IPv6 assigns no IPv6 addresses")
+	}
+	for _, other := range v.subnets {
+		if other.VPCID == s.VPCID && (overlaps(other.CIDR, s.CIDR) || overlaps(other.IPv6CIDR, s.IPv6CIDR)) {
+			return refuse(CodeSubnetConflict, "The CIDR '%s' conflicts with another subnet", s.CIDR)
 		}
 	}
-	g = g.clone()
-	g.ID = id
-	v.groups[id] = &g
-	return g.clone(), nil
+	return checkTags(nil, s.Tags)
 }
+
+// overlaps is false where one of the two is none.
+func overlaps(a, b netip.Prefix) bool { return a.IsValid() && b.IsValid() && a.Overlaps(b) }
 
 // AddService takes an address of a subnet for a service inside the VPC.
 func (v *VPC) AddService(s Service) error {
@@ -116,6 +150,7 @@ func (v *VPC) AddService(s Service) error {
 		return err
 	}
 	sub.take(s.Addr, serviceOwner(s.Name))
+	v.noteCount(sub)
 	v.services[s.Name] = s
 	v.emit(Event{Kind: ServiceAdded, Addr: s.Addr, Detail: s.Name})
 	return nil

@@ -26,9 +26,9 @@ func newWorld(t *testing.T, opts vpc.Options) *world {
 	t.Helper()
 	opts.Types = append(opts.Types, vpc.InstanceType{Name: "toy", ENIs: 2, IPv4: 3}, vpc.InstanceType{Name: "cards", Cards: []int{2, 1}, IPv4: 4})
 	w := &world{t: t, VPC: vpc.New(opts), now: start}
-	w.network = must(w.AddVPC(vpc.Network{CIDRs: prefixes("10.0.0.0/16")}))
+	w.network = must(w.AddVPC(vpc.Network{CIDRs: prefixes("10.0.0.0/16"), IPv6CIDRs: prefixes("2600:1f14:0:100::/56")}))
 	w.elsewhere = must(w.AddVPC(vpc.Network{CIDRs: prefixes("10.1.0.0/16")}))
-	w.roomy = must(w.AddSubnet(vpc.Subnet{VPCID: w.network.ID, CIDR: netip.MustParsePrefix("10.0.1.0/24")}))
+	w.roomy = must(w.AddSubnet(vpc.Subnet{VPCID: w.network.ID, CIDR: netip.MustParsePrefix("10.0.1.0/24"), IPv6CIDR: netip.MustParsePrefix("2600:1f14:0:101::/64")}))
 	w.tiny = must(w.AddSubnet(vpc.Subnet{VPCID: w.network.ID, CIDR: netip.MustParsePrefix("10.0.2.0/28")}))
 	w.otherZone = must(w.AddSubnet(vpc.Subnet{VPCID: w.network.ID, CIDR: netip.MustParsePrefix("10.0.3.0/24"), AZ: "us-west-2b"}))
 	w.foreign = must(w.AddSubnet(vpc.Subnet{VPCID: w.elsewhere.ID, CIDR: netip.MustParsePrefix("10.1.1.0/24")}))
