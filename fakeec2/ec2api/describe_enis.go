@@ -21,41 +21,29 @@ type describeENIsOutput struct {
 	NextToken         string      `xml:"nextToken,omitempty"`
 }
 
-func describeNetworkInterfaces(h *Handler, in describeENIsInput) (response, error) {
+func describeNetworkInterfaces(c *call, in describeENIsInput) (response, error) {
 	if err := in.check(in.NetworkInterfaceID, "networkInterfaceIds", maxPage); err != nil {
 		return nil, err
 	}
-	match, err := eniFilters(h.vpc.Region(), h.vpc.Account()).compile(in.Filter)
+	match, err := eniFilters(c.vpc.Region(), c.vpc.Account()).compile(in.Filter)
 	if err != nil {
 		return nil, err
 	}
-	var found []vpc.ENI
-	if len(in.NetworkInterfaceID) > 0 {
-		if found, err = h.vpc.DescribeNetworkInterfaces(in.NetworkInterfaceID); err != nil {
-			return nil, err
-		}
-		found = keep(found, match)
-	} else {
-		found = h.vpc.SelectENIs(match)
+	if c.maxUnpaged > 0 && in.MaxResults == nil && len(in.NetworkInterfaceID)+len(in.Filter) == 0 && len(c.vpc.ENIs()) > c.maxUnpaged {
+		return nil, refuse(vpc.CodeNotPermitted, "The account has too many network interfaces to describe them without pagination")
+	}
+	found, err := c.described().ENIs(in.NetworkInterfaceID, match)
+	if err != nil {
+		return nil, err
 	}
 	found, next, err := page(found, in.pageInput, filterDigest(in.Filter), func(e *vpc.ENI) string { return e.ID })
 	if err != nil {
 		return nil, err
 	}
-	return &describeENIsOutput{NetworkInterfaces: setOf(found, h.painter().eni), NextToken: next}, nil
+	return &describeENIsOutput{NetworkInterfaces: setOf(found, c.painter().eni), NextToken: next}, nil
 }
 
-func keep[T any](things []T, match func(*T) bool) []T {
-	kept := things[:0]
-	for n := range things {
-		if match(&things[n]) {
-			kept = append(kept, things[n])
-		}
-	}
-	return kept
-}
-
-// eniFilters: what the model has no notion of yet (IPv6, requesters) is empty for every ENI, which is true of it.
+// eniFilters: what the model has no notion of (requesters) is empty for every ENI, which is true of it.
 func eniFilters(region, account string) filters[vpc.ENI] {
 	attachment := func(get func(*vpc.Attachment) string) func(*vpc.ENI) []string {
 		return func(e *vpc.ENI) []string {
@@ -80,13 +68,15 @@ func eniFilters(region, account string) filters[vpc.ENI] {
 			"description":                      one(func(e *vpc.ENI) string { return e.Description }),
 			"interface-type":                   one(func(e *vpc.ENI) string { return e.InterfaceType }),
 			"mac-address":                      one(func(e *vpc.ENI) string { return e.MAC }),
-			"private-ip-address":               one(func(e *vpc.ENI) string { return e.Primary.String() }),
+			"private-ip-address":               one(func(e *vpc.ENI) string { return text(e.Primary) }),
 			"private-dns-name":                 one(func(e *vpc.ENI) string { return vpc.PrivateDNSName(region, e.Primary) }),
 			"source-dest-check":                one(func(e *vpc.ENI) string { return strconv.FormatBool(e.SourceDestCheck) }),
 			"owner-id":                         one(func(*vpc.ENI) string { return account }),
 			"requester-managed":                one(func(*vpc.ENI) string { return "false" }),
 			"requester-id":                     none,
-			"ipv6-addresses.ipv6-address":      none,
+			"ipv6-addresses.ipv6-address":      func(e *vpc.ENI) []string { return texts(e.IPv6) },
+			"association.public-ip":            one(func(e *vpc.ENI) string { return text(e.Public) }),
+			"addresses.association.public-ip":  one(func(e *vpc.ENI) string { return text(e.Public) }),
 			"group-id":                         func(e *vpc.ENI) []string { return e.Groups },
 			"addresses.private-ip-address":     func(e *vpc.ENI) []string { return texts(e.Addresses()) },
 			"addresses.primary":                primaries,
@@ -102,6 +92,9 @@ func eniFilters(region, account string) filters[vpc.ENI] {
 }
 
 func primaries(e *vpc.ENI) []string {
+	if !e.Primary.IsValid() {
+		return nil
+	}
 	if len(e.Secondary) > 0 {
 		return []string{"true", "false"}
 	}

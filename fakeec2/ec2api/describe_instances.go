@@ -21,7 +21,7 @@ type describeInstancesOutput struct {
 	NextToken    string              `xml:"nextToken,omitempty"`
 }
 
-// reservationXML holds one instance: every launch of the model is its own reservation.
+// reservationXML holds the instances of one launch.
 type reservationXML struct {
 	ID        string           `xml:"reservationId"`
 	OwnerID   string           `xml:"ownerId"`
@@ -44,6 +44,7 @@ type instanceXML struct {
 	VPCID              string              `xml:"vpcId,omitempty"`
 	PrivateIP          string              `xml:"privateIpAddress,omitempty"`
 	PublicIP           string              `xml:"ipAddress,omitempty"`
+	IPv6               string              `xml:"ipv6Address,omitempty"`
 	SourceDestCheck    *bool               `xml:"sourceDestCheck"`
 	Groups             set[groupXML]       `xml:"groupSet"`
 	Architecture       string              `xml:"architecture"`
@@ -90,37 +91,48 @@ type machine struct {
 	enis []vpc.ENI
 }
 
-func describeInstances(h *Handler, in describeInstancesInput) (response, error) {
+func describeInstances(c *call, in describeInstancesInput) (response, error) {
 	if err := in.check(in.InstanceID, "instancesSet", maxPage); err != nil {
 		return nil, err
 	}
-	match, err := instanceFilters(h.vpc.Region(), h.vpc.Account()).compile(in.Filter)
+	match, err := instanceFilters(c.vpc.Region(), c.vpc.Account()).compile(in.Filter)
 	if err != nil {
 		return nil, err
 	}
 	instances := []vpc.Instance(nil)
 	if len(in.InstanceID) > 0 {
-		if instances, err = h.vpc.DescribeInstances(in.InstanceID); err != nil {
+		if instances, err = c.vpc.DescribeInstances(in.InstanceID); err != nil {
 			return nil, err
 		}
 	} else {
-		instances = h.vpc.Instances()
+		instances = c.vpc.Instances()
 	}
 	found := make([]machine, len(instances))
 	for n, i := range instances {
-		found[n] = machine{i, h.vpc.InstanceENIs(i.ID)}
+		found[n] = machine{i, c.described().InstanceENIs(i.ID)}
 	}
 	found, next, err := page(keep(found, match), in.pageInput, filterDigest(in.Filter), func(m *machine) string { return m.ID })
 	if err != nil {
 		return nil, err
 	}
-	return &describeInstancesOutput{Reservations: setOf(found, h.painter().reservation), NextToken: next}, nil
+	return &describeInstancesOutput{Reservations: c.painter().reservations(found), NextToken: next}, nil
 }
 
-func (p *painter) reservation(m machine) reservationXML {
-	return reservationXML{
-		ID: "r-" + m.ID[len("i-"):], OwnerID: p.vpc.Account(), Instances: set[instanceXML]{Items: []instanceXML{p.instance(m)}},
+// reservations groups machines that were launched together.
+func (p *painter) reservations(machines []machine) set[reservationXML] {
+	var out set[reservationXML]
+	at := map[string]int{}
+	for _, m := range machines {
+		n, there := at[m.ReservationID]
+		if !there {
+			n = len(out.Items)
+			at[m.ReservationID] = n
+			out.Items = append(out.Items, reservationXML{ID: m.ReservationID, OwnerID: p.vpc.Account()})
+		}
+		list := &out.Items[n].Instances
+		list.Items = append(list.Items, p.instance(m))
 	}
+	return out
 }
 
 func (p *painter) instance(m machine) instanceXML {
@@ -131,12 +143,7 @@ func (p *painter) instance(m machine) instanceXML {
 		Tags: tagSet(m.Tags), Hypervisor: "xen", // EC2 says "xen" for Nitro instances too
 		ENASupport:        m.Limits.Hypervisor != vpc.Xen,
 		NetworkInterfaces: setOf(m.enis, p.instanceENI),
-		MetadataOptions: metadataXML{
-			State: "applied", Tokens: "optional", HopLimit: m.HopLimit, Endpoint: "enabled", IPv6: "disabled", InstanceTags: "disabled",
-		},
-	}
-	if m.TokensRequired {
-		x.MetadataOptions.Tokens = "required"
+		MetadataOptions:   metadataElement(m.Instance),
 	}
 	if m.Role != "" {
 		x.Profile = &profileXML{ARN: fmt.Sprintf("arn:aws:iam::%s:instance-profile/%s", p.vpc.Account(), m.Role), ID: "AIPA" + m.Role}
@@ -145,7 +152,8 @@ func (p *painter) instance(m machine) instanceXML {
 		return x // terminated: its network is gone from the description
 	}
 	primary := m.enis[0]
-	x.SubnetID, x.VPCID, x.PrivateIP = m.SubnetID, m.VPCID, primary.Primary.String()
+	x.SubnetID, x.VPCID, x.PrivateIP = m.SubnetID, m.VPCID, text(primary.Primary)
+	x.IPv6 = firstIPv6(primary)
 	x.PrivateDNS = p.dns(primary.Primary)
 	x.SourceDestCheck = &primary.SourceDestCheck
 	x.Groups = p.groupSet(primary.Groups)
@@ -153,6 +161,13 @@ func (p *painter) instance(m machine) instanceXML {
 		x.PublicIP, x.PublicDNS = primary.Public.String(), publicDNS(p.vpc.Region(), primary.Public)
 	}
 	return x
+}
+
+func word(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
 }
 
 // stateCode is the number beside a state's name. Source: EC2 API reference, InstanceState.
@@ -195,7 +210,8 @@ func instanceFilters(region, account string) filters[machine] {
 			"subnet-id":           one(func(m *machine) string { return m.SubnetID }),
 			"vpc-id":              one(func(m *machine) string { return m.VPCID }),
 			"owner-id":            one(func(*machine) string { return account }),
-			"private-ip-address":  one(func(m *machine) string { return m.PrivateIP.String() }),
+			"private-ip-address":  one(func(m *machine) string { return text(m.PrivateIP) }),
+			"reservation-id":      one(func(m *machine) string { return m.ReservationID }),
 			"private-dns-name":    one(func(m *machine) string { return vpc.PrivateDNSName(region, m.PrivateIP) }),
 			"instance.group-id":   each(func(e *vpc.ENI) []string { return e.Groups }),
 		},

@@ -46,7 +46,7 @@ type cardXML struct {
 	ENIs  int `xml:"maximumNetworkInterfaces"`
 }
 
-func describeInstanceTypes(h *Handler, in describeTypesInput) (response, error) {
+func describeInstanceTypes(c *call, in describeTypesInput) (response, error) {
 	if err := in.check(in.InstanceType, "instanceTypes", maxTypesPage); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func describeInstanceTypes(h *Handler, in describeTypesInput) (response, error) 
 	if err != nil {
 		return nil, err
 	}
-	types := h.vpc.InstanceTypes()
+	types := c.vpc.InstanceTypes()
 	for _, name := range in.InstanceType {
 		if !slices.ContainsFunc(types, func(t vpc.InstanceType) bool { return t.Name == name }) {
 			return nil, refuse("InvalidInstanceType", "The following supplied instance types do not exist: [%s]", clip(name))
@@ -73,7 +73,7 @@ func describeInstanceTypes(h *Handler, in describeTypesInput) (response, error) 
 func typeElement(t vpc.InstanceType) typeXML {
 	x := typeXML{
 		Name: t.Name, CurrentGeneration: t.Hypervisor != vpc.Xen, BareMetal: t.BareMetal, Hypervisor: t.Hypervisor,
-		Network: networkXML{ENIs: t.ENIs, CardCount: len(t.Cards), IPv4: t.IPv4, IPv6: t.IPv4, IPv6Supported: true, ENA: "required"},
+		Network: networkXML{ENIs: t.ENIs, CardCount: len(t.Cards), DefaultCard: t.DefaultCard, IPv4: t.IPv4, IPv6: t.IPv6, IPv6Supported: true, ENA: "required", EFA: t.EFA},
 	}
 	if t.Hypervisor == vpc.Xen {
 		x.Network.ENA = "supported"

@@ -52,6 +52,7 @@ type endpoint struct {
 
 	network vpc.Network
 	subnet  vpc.Subnet
+	wide    vpc.Subnet // has IPv6
 	group   vpc.SecurityGroup
 	node    vpc.Instance
 }
@@ -60,7 +61,8 @@ func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
 	e := &endpoint{t: t, clock: &clock{now: start}, faults: &fault.Table{}}
 	e.model = vpc.New(vpc.Options{Types: []vpc.InstanceType{{Name: "toy", ENIs: 2, IPv4: 3}}})
-	e.network = must(e.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}}))
+	e.network = must(e.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}, IPv6CIDRs: []netip.Prefix{netip.MustParsePrefix("2600:1f14:0:100::/56")}}))
+	e.wide = must(e.model.AddSubnet(vpc.Subnet{VPCID: e.network.ID, CIDR: netip.MustParsePrefix("10.0.3.0/24"), IPv6CIDR: netip.MustParsePrefix("2600:1f14:0:101::/64")}))
 	e.subnet = must(e.model.AddSubnet(vpc.Subnet{VPCID: e.network.ID, CIDR: netip.MustParsePrefix("10.0.1.0/24"), Tags: map[string]string{"role": "cni"}}))
 	must(e.model.AddSubnet(vpc.Subnet{VPCID: e.network.ID, CIDR: netip.MustParsePrefix("10.0.2.0/28")}))
 	e.group = must(e.model.AddSecurityGroup(vpc.SecurityGroup{VPCID: e.network.ID, Name: "pods"}))

@@ -21,15 +21,20 @@ type eniXML struct {
 	RequesterManaged bool              `xml:"requesterManaged"`
 	Status           string            `xml:"status"`
 	MAC              string            `xml:"macAddress"`
-	PrivateIP        string            `xml:"privateIpAddress"`
-	PrivateDNS       string            `xml:"privateDnsName"`
+	PrivateIP        string            `xml:"privateIpAddress,omitempty"`
+	IPv6             string            `xml:"ipv6Address,omitempty"`
+	PrivateDNS       string            `xml:"privateDnsName,omitempty"`
 	SourceDestCheck  bool              `xml:"sourceDestCheck"`
 	Groups           set[groupXML]     `xml:"groupSet"`
 	Attachment       *attachmentXML    `xml:"attachment"`
 	Association      *associationXML   `xml:"association"`
 	Tags             set[tagXML]       `xml:"tagSet"`
 	PrivateIPs       set[privateIPXML] `xml:"privateIpAddressesSet"`
-	IPv6Addresses    set[struct{}]     `xml:"ipv6AddressesSet"`
+	Prefixes         set[prefixXML]    `xml:"ipv4PrefixSet"`
+	IPv6Addresses    set[ipv6XML]      `xml:"ipv6AddressesSet"`
+	IPv6Prefixes     set[prefix6XML]   `xml:"ipv6PrefixSet"`
+	Tracking         *trackingXML      `xml:"connectionTrackingConfiguration"`
+	DenyIGW          bool              `xml:"denyAllIgwTraffic"`
 	InterfaceType    string            `xml:"interfaceType"`
 }
 
@@ -41,14 +46,17 @@ type instanceENIXML struct {
 	OwnerID         string            `xml:"ownerId"`
 	Status          string            `xml:"status"`
 	MAC             string            `xml:"macAddress"`
-	PrivateIP       string            `xml:"privateIpAddress"`
-	PrivateDNS      string            `xml:"privateDnsName"`
+	PrivateIP       string            `xml:"privateIpAddress,omitempty"`
+	PrivateDNS      string            `xml:"privateDnsName,omitempty"`
 	SourceDestCheck bool              `xml:"sourceDestCheck"`
 	Groups          set[groupXML]     `xml:"groupSet"`
 	Attachment      *attachmentXML    `xml:"attachment"`
 	Association     *associationXML   `xml:"association"`
 	PrivateIPs      set[privateIPXML] `xml:"privateIpAddressesSet"`
-	IPv6Addresses   set[struct{}]     `xml:"ipv6AddressesSet"`
+	Prefixes        set[prefixXML]    `xml:"ipv4PrefixSet"`
+	IPv6Addresses   set[ipv6XML]      `xml:"ipv6AddressesSet"`
+	IPv6Prefixes    set[prefix6XML]   `xml:"ipv6PrefixSet"`
+	Tracking        *trackingXML      `xml:"connectionTrackingConfiguration"`
 	InterfaceType   string            `xml:"interfaceType"`
 }
 
@@ -86,6 +94,25 @@ type privateIPXML struct {
 	Association *associationXML `xml:"association"`
 }
 
+type prefixXML struct {
+	Prefix string `xml:"ipv4Prefix"`
+}
+
+type prefix6XML struct {
+	Prefix string `xml:"ipv6Prefix"`
+}
+
+type ipv6XML struct {
+	Address string `xml:"ipv6Address"`
+	Primary bool   `xml:"isPrimaryIpv6"`
+}
+
+type trackingXML struct {
+	TCPEstablished int `xml:"tcpEstablishedTimeout,omitempty"`
+	UDPStream      int `xml:"udpStreamTimeout,omitempty"`
+	UDP            int `xml:"udpTimeout,omitempty"`
+}
+
 // painter turns the model's words into elements; it remembers group names for one response.
 type painter struct {
 	vpc    *vpc.VPC
@@ -98,19 +125,59 @@ func (p *painter) eni(e vpc.ENI) eniXML {
 	return eniXML{
 		ID: e.ID, SubnetID: e.SubnetID, VPCID: e.VPCID, AZ: e.AZ, AZID: zoneID(p.vpc.Region(), e.AZ),
 		Description: e.Description, OwnerID: p.vpc.Account(), Status: e.Status, MAC: e.MAC,
-		PrivateIP: e.Primary.String(), PrivateDNS: p.dns(e.Primary), SourceDestCheck: e.SourceDestCheck,
+		PrivateIP: text(e.Primary), IPv6: firstIPv6(e), PrivateDNS: p.dns(e.Primary), SourceDestCheck: e.SourceDestCheck,
 		Groups: p.groupSet(e.Groups), Attachment: p.attachment(e, true), Association: p.association(e), Tags: tagSet(e.Tags),
 		PrivateIPs: p.addresses(e), InterfaceType: e.InterfaceType,
+		Prefixes: prefixSet(e.Prefixes), IPv6Addresses: ipv6Set(e), IPv6Prefixes: prefix6Set(e.IPv6Prefixes), Tracking: tracking(e),
 	}
 }
 
 func (p *painter) instanceENI(e vpc.ENI) instanceENIXML {
 	return instanceENIXML{
 		ID: e.ID, SubnetID: e.SubnetID, VPCID: e.VPCID, Description: e.Description, OwnerID: p.vpc.Account(), Status: e.Status,
-		MAC: e.MAC, PrivateIP: e.Primary.String(), PrivateDNS: p.dns(e.Primary), SourceDestCheck: e.SourceDestCheck,
+		MAC: e.MAC, PrivateIP: text(e.Primary), PrivateDNS: p.dns(e.Primary), SourceDestCheck: e.SourceDestCheck,
 		Groups: p.groupSet(e.Groups), Attachment: p.attachment(e, false), Association: p.association(e),
 		PrivateIPs: p.addresses(e), InterfaceType: e.InterfaceType,
+		Prefixes: prefixSet(e.Prefixes), IPv6Addresses: ipv6Set(e), IPv6Prefixes: prefix6Set(e.IPv6Prefixes), Tracking: tracking(e),
 	}
+}
+
+func prefixSet(list []netip.Prefix) set[prefixXML] {
+	return setOf(list, func(p netip.Prefix) prefixXML { return prefixXML{p.String()} })
+}
+
+func prefix6Set(list []netip.Prefix) set[prefix6XML] {
+	return setOf(list, func(p netip.Prefix) prefix6XML { return prefix6XML{p.String()} })
+}
+
+func ipv6Set(e vpc.ENI) set[ipv6XML] {
+	return setOf(e.IPv6, func(a netip.Addr) ipv6XML { return ipv6XML{a.String(), a == e.PrimaryIPv6} })
+}
+
+// firstIPv6 is the address that EC2 shows beside the list.
+func firstIPv6(e vpc.ENI) string {
+	switch {
+	case e.PrimaryIPv6.IsValid():
+		return e.PrimaryIPv6.String()
+	case len(e.IPv6) > 0:
+		return e.IPv6[0].String()
+	}
+	return ""
+}
+
+func tracking(e vpc.ENI) *trackingXML {
+	if e.Tracking == (vpc.ConnectionTracking{}) {
+		return nil
+	}
+	return &trackingXML{e.Tracking.TCPEstablished, e.Tracking.UDPStream, e.Tracking.UDP}
+}
+
+// text is an address, or nothing for none.
+func text(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
 }
 
 // attachment leaves the instance out where the element lies inside that instance.
@@ -138,8 +205,10 @@ func (p *painter) association(e vpc.ENI) *associationXML {
 
 func (p *painter) addresses(e vpc.ENI) set[privateIPXML] {
 	list := setOf(e.Addresses(), func(a netip.Addr) privateIPXML { return privateIPXML{Address: a.String(), DNS: p.dns(a)} })
-	list.Items[0].Primary = true
-	list.Items[0].Association = p.association(e)
+	if e.Primary.IsValid() {
+		list.Items[0].Primary = true
+		list.Items[0].Association = p.association(e)
+	}
 	return list
 }
 
@@ -156,7 +225,12 @@ func (p *painter) groupSet(ids []string) set[groupXML] {
 	})
 }
 
-func (p *painter) dns(a netip.Addr) string { return vpc.PrivateDNSName(p.vpc.Region(), a) }
+func (p *painter) dns(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return vpc.PrivateDNSName(p.vpc.Region(), a)
+}
 
 func publicDNS(region string, a netip.Addr) string {
 	zone := "." + region + ".compute.amazonaws.com"

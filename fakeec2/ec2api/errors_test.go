@@ -43,8 +43,7 @@ func TestErrorsByAction(t *testing.T) {
 		{"DescribeVpcs unknown", "InvalidVpcID.NotFound", call((*ec2.Client).DescribeVpcs, &ec2.DescribeVpcsInput{VpcIds: []string{"vpc-01234567"}})},
 		{"CreateNetworkInterface unknown subnet", "InvalidSubnetID.NotFound", call((*ec2.Client).CreateNetworkInterface, &ec2.CreateNetworkInterfaceInput{SubnetId: ptr("subnet-01234567")})},
 		{"CreateNetworkInterface unknown group", "InvalidGroup.NotFound", creating(ec2.CreateNetworkInterfaceInput{Groups: []string{"sg-01234567"}})},
-		{"CreateNetworkInterface prefixes", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{Ipv4PrefixCount: ptr(int32(1))})},
-		{"CreateNetworkInterface IPv6", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{Ipv6AddressCount: ptr(int32(1))})},
+		{"CreateNetworkInterface operator", "UnsupportedOperation", creating(ec2.CreateNetworkInterfaceInput{Operator: &types.OperatorRequest{Principal: ptr("x")}})},
 		{"CreateNetworkInterface bad address", "InvalidParameterValue", creating(ec2.CreateNetworkInterfaceInput{PrivateIpAddress: ptr("ten")})},
 		{"CreateNetworkInterface held address", "InvalidIPAddress.InUse", creating(ec2.CreateNetworkInterfaceInput{PrivateIpAddress: ptr("10.0.1.20")})},
 		{"CreateNetworkInterface count and list", "InvalidParameterCombination", creating(ec2.CreateNetworkInterfaceInput{SecondaryPrivateIpAddressCount: ptr(int32(1)), PrivateIpAddresses: []types.PrivateIpAddressSpecification{{PrivateIpAddress: ptr("10.0.1.9")}}})},
@@ -82,12 +81,10 @@ func TestErrorsByAction(t *testing.T) {
 		{"ModifyNetworkInterfaceAttribute two", "InvalidParameterCombination", modifying(ec2.ModifyNetworkInterfaceAttributeInput{Description: &types.AttributeValue{Value: ptr("x")}, SourceDestCheck: &types.AttributeBooleanValue{Value: ptr(true)}})},
 		{"ModifyNetworkInterfaceAttribute none", "MissingParameter", modifying(ec2.ModifyNetworkInterfaceAttributeInput{})},
 		{"ModifyNetworkInterfaceAttribute flag without value", "MissingParameter", modifying(ec2.ModifyNetworkInterfaceAttributeInput{Attachment: &types.NetworkInterfaceAttachmentChanges{AttachmentId: ptr("eni-attach-01234567")}})},
-		{"ModifyNetworkInterfaceAttribute later", "UnsupportedOperation", modifying(ec2.ModifyNetworkInterfaceAttributeInput{EnablePrimaryIpv6: ptr(true)})},
 		{"AssignPrivateIpAddresses limit", "PrivateIpAddressLimitExceeded", assigning(ec2.AssignPrivateIpAddressesInput{SecondaryPrivateIpAddressCount: ptr(int32(15))})},
 		{"AssignPrivateIpAddresses zero", "InvalidParameterValue", assigning(ec2.AssignPrivateIpAddressesInput{SecondaryPrivateIpAddressCount: ptr(int32(0))})},
 		{"AssignPrivateIpAddresses nothing", "MissingParameter", assigning(ec2.AssignPrivateIpAddressesInput{})},
 		{"AssignPrivateIpAddresses outside", "InvalidParameterValue", assigning(ec2.AssignPrivateIpAddressesInput{PrivateIpAddresses: []string{"10.9.9.9"}})},
-		{"AssignPrivateIpAddresses prefixes", "UnsupportedOperation", assigning(ec2.AssignPrivateIpAddressesInput{Ipv4PrefixCount: ptr(int32(1))})},
 		{"UnassignPrivateIpAddresses unknown", "InvalidParameterValue", func(ctx context.Context, e *endpoint) error {
 			_, err := e.sdk.UnassignPrivateIpAddresses(ctx, &ec2.UnassignPrivateIpAddressesInput{NetworkInterfaceId: &e.model.InstanceENIs(e.node.ID)[0].ID, PrivateIpAddresses: []string{"10.0.1.77"}})
 			return err

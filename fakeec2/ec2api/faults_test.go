@@ -42,7 +42,7 @@ func TestCheckFault(t *testing.T) {
 		}
 	}
 	for _, bad := range []fault.Rule{
-		{Action: "DescribeInstancez"}, {Action: " DescribeInstances"}, {Action: "RunInstances"}, {Resource: "eni-12"}, {Resource: "ENI-01234567"},
+		{Action: "DescribeInstancez"}, {Action: " DescribeInstances"}, {Action: "RebootInstances"}, {Resource: "eni-12"}, {Resource: "ENI-01234567"},
 		{Resource: "10.0.1"}, {Resource: "m9.huge"}, {Kind: fault.Error, Code: "unauthorizedoperation"}, {Kind: fault.Error, Code: "InvalidNetworkInterfaceId.NotFound"},
 	} {
 		if err := e.handler.CheckFault(bad); err == nil {

@@ -22,16 +22,16 @@ func commonKeys() []string {
 
 // decodeForm fills a struct from a flattened form ("Filter.1.Value.2=x"). A field's tag `query:"Name"` or
 // `query:"Name,required"` says where it comes from; strings, bools and ints, pointers to them, structs, and lists of strings
-// or structs are known. A key that no field wants is refused: as UnsupportedOperation where later names it or what it is a
-// part of (EC2 knows it, this fake does not yet), else as UnknownParameter.
-func decodeForm(values url.Values, into any, later []string) error {
+// or structs are known. A key that no field wants is refused: as UnsupportedOperation where unserved names it or what it
+// is a part of (EC2 knows it, this fake does not), else as UnknownParameter.
+func decodeForm(values url.Values, into any, unserved []string) error {
 	root, err := parseKeys(values)
 	if err != nil {
 		return err
 	}
-	for _, name := range slices.Sorted(slices.Values(later)) {
-		if root.find(name) != nil {
-			return refuse("UnsupportedOperation", "The parameter %s is not supported by this fake yet", name)
+	for _, name := range slices.Sorted(slices.Values(unserved)) {
+		if path := root.find(strings.Split(name, "."), ""); path != "" {
+			return refuse("UnsupportedOperation", "The parameter %s is not supported by this fake", path)
 		}
 	}
 	return root.decodeStruct(reflect.ValueOf(into).Elem(), "")
@@ -54,14 +54,20 @@ func (b *branch) kid(name string) *branch {
 	return b.kids[name]
 }
 
-// find gives the branch of a dotted name, or nil.
-func (b *branch) find(name string) *branch {
-	for part := range strings.SplitSeq(name, ".") {
-		if b = b.kids[part]; b == nil {
-			return nil
+// find gives the path of the first branch of a dotted name, or "". "*" stands for any kid.
+func (b *branch) find(name []string, path string) string {
+	if len(name) == 0 {
+		return path
+	}
+	for _, kid := range slices.Sorted(maps.Keys(b.kids)) {
+		if name[0] != "*" && name[0] != kid {
+			continue
+		}
+		if found := b.kids[kid].find(name[1:], join(path, kid)); found != "" {
+			return found
 		}
 	}
-	return b
+	return ""
 }
 
 // parseQuery is url.ParseQuery without its limit of 10,000 parameters: EC2's own limits shall speak, and the body is bounded.

@@ -63,3 +63,13 @@ func openToken(token string, digest uint64) (string, bool) {
 	}
 	return string(raw[len(want):]), true
 }
+
+func keep[T any](things []T, match func(*T) bool) []T {
+	kept := things[:0]
+	for n := range things {
+		if match(&things[n]) {
+			kept = append(kept, things[n])
+		}
+	}
+	return kept
+}

@@ -63,7 +63,7 @@ func TestLifeOfAnENI(t *testing.T) {
 			AttachmentId: attached.AttachmentId, InstanceId: &e.node.ID, InstanceOwnerId: ptr("123456789012"), DeviceIndex: ptr(int32(1)),
 			NetworkCardIndex: ptr(int32(0)), Status: types.AttachmentStatusAttached, AttachTime: &start, DeleteOnTermination: ptr(true),
 		},
-		PrivateIpAddresses: want, InterfaceType: types.NetworkInterfaceTypeInterface,
+		PrivateIpAddresses: want, InterfaceType: types.NetworkInterfaceTypeInterface, DenyAllIgwTraffic: ptr(false),
 	}}
 	if diff := cmp.Diff(wantENI, got, sameSDK()); diff != "" {
 		t.Fatal(diff)
@@ -193,7 +193,7 @@ func TestDescribeInstanceTypes(t *testing.T) {
 	}
 	want := &types.NetworkInfo{
 		MaximumNetworkInterfaces: ptr(int32(60)), Ipv4AddressesPerInterface: ptr(int32(50)), Ipv6AddressesPerInterface: ptr(int32(50)),
-		Ipv6Supported: ptr(true), MaximumNetworkCards: ptr(int32(4)), DefaultNetworkCardIndex: ptr(int32(0)), EnaSupport: types.EnaSupportRequired, EfaSupported: ptr(false),
+		Ipv6Supported: ptr(true), MaximumNetworkCards: ptr(int32(4)), DefaultNetworkCardIndex: ptr(int32(0)), EnaSupport: types.EnaSupportRequired, EfaSupported: ptr(true),
 	}
 	for n := range int32(4) {
 		want.NetworkCards = append(want.NetworkCards, types.NetworkCardInfo{NetworkCardIndex: ptr(n), MaximumNetworkInterfaces: ptr(int32(15))})

@@ -6,6 +6,7 @@ package fault
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -21,6 +22,8 @@ const (
 	Throttle Kind = "throttle" // refused with 503 RequestLimitExceeded, nothing executed
 	Delay    Kind = "delay"    // executed after Delay
 	Lost     Kind = "lost"     // executed, then the connection is closed without an answer
+	Hang     Kind = "hang"     // neither executed nor answered, until the client gives up or the rule is lifted
+	Stale    Kind = "stale"    // a read is answered as of Age ago; changes are executed as always
 )
 
 // ThrottleCode is EC2's code for an empty token bucket. Source: EC2 API reference, "Error codes".
@@ -38,6 +41,8 @@ type Rule struct {
 	Message  string        `json:"message,omitempty"` // of Error and Throttle
 	Status   int           `json:"status,omitempty"`  // HTTP status of Error, default 400
 	Delay    time.Duration `json:"delay,omitempty"`   // before the request is executed or refused; any kind may have one
+	Jitter   time.Duration `json:"jitter,omitempty"`  // a part of it, drawn from the table's seed, is added to Delay
+	Age      time.Duration `json:"age,omitempty"`     // of Stale
 	Off      bool          `json:"off,omitempty"`
 }
 
@@ -46,6 +51,16 @@ type State struct {
 	Rule
 	Matched int `json:"matched"` // requests that it was meant for
 	Hits    int `json:"hits"`    // requests that it spoilt
+
+	lifted chan struct{} // of Hang: closed when the rule goes or is switched off
+}
+
+// lift lets go of what hangs.
+func (s *State) lift() {
+	if s.lifted != nil {
+		close(s.lifted)
+		s.lifted = nil
+	}
 }
 
 // Effect is what goes wrong with one request. The zero Effect is nothing.
@@ -55,13 +70,24 @@ type Effect struct {
 	Code    string // refuse with this code instead of executing, where not empty
 	Message string
 	Status  int
-	Lost    bool // close the connection after executing
+	Lost    bool            // close the connection after executing
+	Hang    bool            // do nothing, not even answer
+	Lifted  <-chan struct{} // of Hang: closed when the rule is lifted
+	Stale   time.Duration   // answer a read as of so long ago
 }
 
 // Table holds the rules. It is safe for concurrent use.
 type Table struct {
-	mu    sync.Mutex
-	rules []*State
+	mu     sync.Mutex
+	rules  []*State
+	random *rand.Rand
+}
+
+// Seed begins the draws of jitter anew; the zero table begins with seed 0.
+func (t *Table) Seed(seed uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.random = rand.New(rand.NewPCG(seed, 1))
 }
 
 // New makes a table with the given rules.
@@ -90,23 +116,25 @@ func (t *Table) Add(r Rule) error {
 }
 
 func (r Rule) check() error {
-	kinds := []Kind{Error, Throttle, Delay, Lost}
+	kinds := []Kind{Error, Throttle, Delay, Lost, Hang, Stale}
 	switch {
 	case r.Name == "":
 		return fmt.Errorf("name is missing")
 	case !slices.Contains(kinds, r.Kind):
 		return fmt.Errorf("kind %q is unknown: want one of %v", r.Kind, kinds)
-	case r.First < 0 || r.Times < 0 || r.Delay < 0:
-		return fmt.Errorf("first, times and delay must not be negative")
+	case r.First < 0 || r.Times < 0 || r.Delay < 0 || r.Jitter < 0 || r.Age < 0:
+		return fmt.Errorf("first, times, delay, jitter and age must not be negative")
 	case r.Kind == Error && r.Code == "":
 		return fmt.Errorf("kind %q needs a code", r.Kind)
-	case r.Kind == Delay && r.Delay == 0:
+	case r.Kind == Delay && r.Delay+r.Jitter == 0:
 		return fmt.Errorf("kind %q needs a delay", r.Kind)
 	case r.Status != 0 && (r.Status < 300 || r.Status > 599):
 		return fmt.Errorf("status %d is no error", r.Status)
 	case r.Kind != Error && (r.Code != "" || r.Status != 0):
 		return fmt.Errorf("code and status belong to kind %q, not to %q", Error, r.Kind)
-	case (r.Kind == Delay || r.Kind == Lost) && r.Message != "":
+	case (r.Kind == Stale) != (r.Age > 0):
+		return fmt.Errorf("kind %q, and no other, needs an age", Stale)
+	case r.Kind != Error && r.Kind != Throttle && r.Message != "":
 		return fmt.Errorf("kind %q has no answer that a message could be in", r.Kind)
 	}
 	return nil
@@ -120,7 +148,9 @@ func (t *Table) Switch(name string, on bool) bool {
 	if at < 0 {
 		return false
 	}
-	t.rules[at].Off = !on
+	if t.rules[at].Off = !on; !on {
+		t.rules[at].lift()
+	}
 	return true
 }
 
@@ -132,6 +162,7 @@ func (t *Table) Remove(name string) bool {
 	if at < 0 {
 		return false
 	}
+	t.rules[at].lift()
 	t.rules = slices.Delete(t.rules, at, at+1)
 	return true
 }
@@ -140,6 +171,9 @@ func (t *Table) Remove(name string) bool {
 func (t *Table) Clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	for _, s := range t.rules {
+		s.lift()
+	}
 	t.rules = nil
 }
 
@@ -150,6 +184,7 @@ func (t *Table) States() []State {
 	out := make([]State, len(t.rules))
 	for n, s := range t.rules {
 		out[n] = *s
+		out[n].lifted = nil
 	}
 	return out
 }
@@ -173,15 +208,25 @@ func (t *Table) Next(action string, mentions func(value string) bool) Effect {
 			continue // an earlier rule has this request
 		}
 		s.Hits++
-		s.apply(&e)
+		s.apply(&e, t.jitter(s.Jitter))
 	}
 	return e
 }
 
-func (e *Effect) decided() bool { return e.Code != "" || e.Lost }
+func (t *Table) jitter(most time.Duration) time.Duration {
+	if most == 0 {
+		return 0
+	}
+	if t.random == nil {
+		t.random = rand.New(rand.NewPCG(0, 1))
+	}
+	return time.Duration(t.random.Int64N(int64(most) + 1))
+}
 
-func (s *State) apply(e *Effect) {
-	e.Delay += s.Delay
+func (e *Effect) decided() bool { return e.Code != "" || e.Lost || e.Hang || e.Stale > 0 }
+
+func (s *State) apply(e *Effect, jitter time.Duration) {
+	e.Delay += s.Delay + jitter
 	if e.Rule == "" || !e.decided() {
 		e.Rule = s.Name
 	}
@@ -195,6 +240,13 @@ func (s *State) apply(e *Effect) {
 		e.Code, e.Message, e.Status = ThrottleCode, "Request limit exceeded.", http.StatusServiceUnavailable
 	case Lost:
 		e.Lost = true
+	case Hang:
+		if s.lifted == nil {
+			s.lifted = make(chan struct{})
+		}
+		e.Hang, e.Lifted = true, s.lifted
+	case Stale:
+		e.Stale = s.Age
 	}
 	if s.Message != "" {
 		e.Message = s.Message

@@ -111,6 +111,10 @@ func TestBadRulesAreRefused(t *testing.T) {
 		{Name: "r", Kind: fault.Throttle, Code: "C"},
 		{Name: "r", Kind: fault.Throttle, Status: 500},
 		{Name: "r", Kind: fault.Lost, Message: "m"},
+		{Name: "r", Kind: fault.Hang, Message: "m"},
+		{Name: "r", Kind: fault.Stale},
+		{Name: "r", Kind: fault.Lost, Age: time.Second},
+		{Name: "r", Kind: fault.Lost, Jitter: -1},
 	}
 	for _, rule := range bad {
 		if _, err := fault.New(rule); err == nil {

@@ -112,7 +112,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"rp_filter":          {"rpFilter: 2", "rpFilter: 3", "nodes[0].rpFilter: 3: want 0, 1 or 2"},
 		"duration":           {"1.5s", "1500", `faults[0].delay: 1500: want a duration such as "1.5s"`},
 		"negative":           {"250ms", "-1s", `delays.link: "-1s": want a duration such as "1.5s", 0 or more`},
-		"fault":              {"kind: delay", "kind: dely", `faults[0]: add fault "slow": kind "dely" is unknown: want one of [error throttle delay lost]`},
+		"fault":              {"kind: delay", "kind: dely", `faults[0]: add fault "slow": kind "dely" is unknown: want one of [error throttle delay lost hang stale]`},
 		"no list":            {"tags: {kind: pods}", "tags: [pods]", "vpc.subnets[0].tags: [pods]: want a map"},
 		"no map":             {"delays: {attach: 0s, link: 250ms, detach: never}", "delays: 3", "delays: 3: want a map"},
 		"two at once":        {"{attach: 0s,", "{attach: fast, lnk: 1s,", "2 problems\n  delays.attach: \"fast\": want a duration"},

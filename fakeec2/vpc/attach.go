@@ -11,6 +11,7 @@ import (
 type AttachNetworkInterfaceInput struct {
 	InstanceID, NetworkInterfaceID string
 	Device, Card                   int
+	CardUnsaid                     bool // the request named no card: EC2 then looks for the device index on every card
 }
 
 // AttachNetworkInterface begins an attachment: "attached" after one lag, and, independently, the guest's link after another.
@@ -82,11 +83,10 @@ func (v *VPC) checkPlace(i *instance, in AttachNetworkInterfaceInput) error {
 	onCard := 0
 	for _, id := range i.enis {
 		other := v.enis[id].Attachment
-		if other.Card != in.Card {
-			continue
+		if other.Card == in.Card {
+			onCard++
 		}
-		onCard++
-		if other.Device == in.Device {
+		if other.Device == in.Device && (other.Card == in.Card || in.CardUnsaid) {
 			return refuse(CodeParameterValue, "Instance '%s' already has an interface attached at device index '%d'.", i.ID, in.Device)
 		}
 	}

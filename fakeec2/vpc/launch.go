@@ -24,6 +24,7 @@ type LaunchInput struct {
 	PrivateIP                netip.Addr // drawn when zero
 	MAC                      string     // of the primary ENI; drawn when empty, given for an adopted namespace
 	Public                   netip.Addr // associated with the primary address; zero for none
+	AssignPublic             bool       // draw Public
 	Groups                   []string   // default: the VPC's default group
 	HopLimit                 int        // 1 to MaxHopLimit; 0 is the default, 1
 	TokensRequired           bool
@@ -154,6 +155,9 @@ func (v *VPC) launch(in LaunchInput, reservation, state string) (*instance, erro
 		return nil, err
 	}
 	primary := enis[0]
+	if in.AssignPublic && !in.Public.IsValid() {
+		in.Public = v.drawPublic()
+	}
 	if in.Public.IsValid() {
 		primary.Public = in.Public
 		v.publics[in.Public] = primary.ID
@@ -172,6 +176,17 @@ func (v *VPC) launch(in LaunchInput, reservation, state string) (*instance, erro
 	return i, nil
 }
 
+// drawPublic draws an unused public address, from the range that is kept for benchmarks: nobody's outside host is there.
+func (v *VPC) drawPublic() netip.Addr {
+	for {
+		n := v.minor.Uint32()
+		a := netip.AddrFrom4([4]byte{198, 18 + byte(n>>16)&1, byte(n >> 8), byte(n)})
+		if _, taken := v.publics[a]; !taken {
+			return a
+		}
+	}
+}
+
 // launchENIs makes or finds the ENIs of a launch, or leaves nothing.
 func (v *VPC) launchENIs(i *instance, list []LaunchInterface, mac string) ([]*ENI, error) {
 	var enis, made []*ENI
@@ -186,7 +201,7 @@ func (v *VPC) launchENIs(i *instance, list []LaunchInterface, mac string) ([]*EN
 		if n > 0 {
 			mac = ""
 		}
-		e, err := v.launchENI(i, l, mac)
+		e, err := v.launchENI(l, mac)
 		if err != nil {
 			return fail(err)
 		}
@@ -211,7 +226,7 @@ func (v *VPC) launchENIs(i *instance, list []LaunchInterface, mac string) ([]*EN
 	return enis, nil
 }
 
-func (v *VPC) launchENI(i *instance, l LaunchInterface, mac string) (*ENI, error) {
+func (v *VPC) launchENI(l LaunchInterface, mac string) (*ENI, error) {
 	if l.NetworkInterfaceID == "" {
 		if sub, err := v.subnet(l.Create.SubnetID); err == nil {
 			if err := v.checkUsage(sub.VPCID, l.Create.want().slots4()+l.Create.want().slots6()+1); err != nil {
