@@ -163,7 +163,7 @@ func worldActions() map[string]action {
 	rules := []string{ingressRule + "PrefixListIds", ingressRule + "Groups.*.GroupName", ingressRule + "Groups.*.PeeringStatus", ingressRule + "Groups.*.VpcId",
 		ingressRule + "Groups.*.VpcPeeringConnectionId", "GroupName", "CidrIp", "FromPort", "ToPort", "IpProtocol", "SourceSecurityGroupName",
 		"SourceSecurityGroupOwnerId", "SecurityGroupRuleId", "TagSpecification"}
-	ruleCodes := []string{vpc.CodeGroupMalformed, vpc.CodeGroupNotFound, vpc.CodeParameterCombination}
+	ruleCodes := []string{vpc.CodeGroupMalformed, vpc.CodeGroupNotFound}
 	return map[string]action{
 		"CreateVpc": on(createVpc, "InstanceTenancy", "Ipv4IpamPoolId", "Ipv4NetmaskLength", "Ipv6CidrBlockNetworkBorderGroup", "Ipv6IpamPoolId",
 			"Ipv6NetmaskLength", "Ipv6Pool", "VpcEncryptionControl").may(vpc.CodeVPCRange, vpc.CodeTagLimit, vpc.CodeParameterCombination),

@@ -1,6 +1,9 @@
 package ec2api
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 // parameterCodes are the codes that follow from what an action's parameters are.
 func parameterCodes(act action) []string {
@@ -30,3 +33,6 @@ func parameterCodes(act action) []string {
 	}
 	return codes
 }
+
+// Unserved gives the parameters of an action that EC2 has and this endpoint refuses by name; "*" stands for any number of a list.
+func (h *Handler) Unserved(name string) []string { return slices.Clone(h.actions[name].unserved) }

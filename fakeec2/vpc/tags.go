@@ -157,15 +157,17 @@ func (v *VPC) tagsOf(id string) (map[string]string, func(map[string]string), err
 		}
 		return s.Tags, func(tags map[string]string) { s.Tags = tags }, nil
 	case kindNetwork().prefix:
-		if n := v.networks[id]; n != nil {
-			return n.Tags, func(tags map[string]string) { n.Tags = tags }, nil
+		n, err := lookup(kindNetwork(), v.networks)(id)
+		if err != nil {
+			return nil, nil, err
 		}
-		return nil, nil, kindNetwork().missing(clip(id))
+		return n.Tags, func(tags map[string]string) { n.Tags = tags }, nil
 	case kindGroup().prefix:
-		if g := v.groups[id]; g != nil {
-			return g.Tags, func(tags map[string]string) { g.Tags = tags }, nil
+		g, err := v.group(id)
+		if err != nil {
+			return nil, nil, err
 		}
-		return nil, nil, kindGroup().missing(clip(id))
+		return g.Tags, func(tags map[string]string) { g.Tags = tags }, nil
 	case kindReservation().prefix:
 		r, err := lookup(kindReservation(), v.reservations)(id)
 		if err != nil {
