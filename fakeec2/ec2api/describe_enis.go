@@ -32,15 +32,24 @@ func describeNetworkInterfaces(c *call, in describeENIsInput) (response, error) 
 	if c.maxUnpaged > 0 && in.MaxResults == nil && len(in.NetworkInterfaceID)+len(in.Filter) == 0 && len(c.vpc.ENIs()) > c.maxUnpaged {
 		return nil, refuse(vpc.CodeNotPermitted, "The account has too many network interfaces to describe them without pagination")
 	}
-	found, err := c.described().ENIs(in.NetworkInterfaceID, match)
+	if len(in.NetworkInterfaceID) > 0 {
+		found, err := c.described().ENIs(in.NetworkInterfaceID, match)
+		if err != nil {
+			return nil, err
+		}
+		return &describeENIsOutput{NetworkInterfaces: setOf(found, c.painter().eni)}, nil
+	}
+	digest := filterDigest(in.Filter)
+	after, err := in.after(digest)
 	if err != nil {
 		return nil, err
 	}
-	found, next, err := page(found, in.pageInput, filterDigest(in.Filter), func(e *vpc.ENI) string { return e.ID })
-	if err != nil {
-		return nil, err
+	found, more := c.described().ENIPage(match, after, in.limit())
+	out := &describeENIsOutput{NetworkInterfaces: setOf(found, c.painter().eni)}
+	if more {
+		out.NextToken = makeToken(found[len(found)-1].ID, digest)
 	}
-	return &describeENIsOutput{NetworkInterfaces: setOf(found, c.painter().eni), NextToken: next}, nil
+	return out, nil
 }
 
 // eniFilters: what the model has no notion of (requesters) is empty for every ENI, which is true of it.

@@ -1,8 +1,6 @@
 package ec2api_test
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
@@ -165,27 +162,5 @@ func TestPagesAreWholeWhileThingsComeAndGo(t *testing.T) {
 	})
 	if codeOf(err) != "InvalidPaginationToken" {
 		t.Fatalf("a token with other filters: %v", err)
-	}
-}
-
-// BenchmarkDescribeByID is one request for one ENI of 10,000, without the network.
-func BenchmarkDescribeByID(b *testing.B) {
-	const count = 10_000
-	v := vpc.New(vpc.Options{ENIQuota: count})
-	n := must(v.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}}))
-	s := must(v.AddSubnet(vpc.Subnet{VPCID: n.ID, CIDR: netip.MustParsePrefix("10.0.0.0/16")}))
-	var eni vpc.ENI
-	for range count {
-		eni = must(v.CreateNetworkInterface(start, vpc.CreateNetworkInterfaceInput{SubnetID: s.ID, SecondaryCount: 5}))
-	}
-	h := ec2api.New(ec2api.Options{VPC: v})
-	form := "Action=DescribeNetworkInterfaces&Version=2016-11-15&NetworkInterfaceId.1=" + eni.ID
-	for b.Loop() {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(form))
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
-			b.Fatal(w.Body)
-		}
 	}
 }

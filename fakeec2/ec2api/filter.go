@@ -68,7 +68,7 @@ func (f filters[T]) values(name string) (func(*T) []string, error) {
 		}, nil
 	}
 	if name == "tag-key" {
-		return func(thing *T) []string { return slices.Sorted(maps.Keys(f.tags(thing))) }, nil
+		return func(thing *T) []string { return slices.Collect(maps.Keys(f.tags(thing))) }, nil
 	}
 	return nil, refuse("InvalidParameterValue", "The filter '%s' is invalid", clip(name))
 }

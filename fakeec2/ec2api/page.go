@@ -22,6 +22,9 @@ type pageInput struct {
 
 // check refuses a size out of range, and paging together with explicit ids.
 func (p pageInput) check(ids []string, idsName string, limit int) error {
+	if len(ids) > 0 && p.NextToken != "" {
+		return combination(idsName, "nextToken")
+	}
 	if p.MaxResults == nil {
 		return nil
 	}
@@ -34,16 +37,34 @@ func (p pageInput) check(ids []string, idsName string, limit int) error {
 	return nil
 }
 
+// after is the id that the page before ended with, "" for the first page.
+func (p pageInput) after(digest uint64) (string, error) {
+	if p.NextToken == "" {
+		return "", nil
+	}
+	last, ok := openToken(p.NextToken, digest)
+	if !ok {
+		return "", refuse("InvalidPaginationToken", "The specified pagination token is not valid or is expired.")
+	}
+	return last, nil
+}
+
+// limit is the size of the page, 0 for all.
+func (p pageInput) limit() int {
+	if p.MaxResults == nil {
+		return 0
+	}
+	return *p.MaxResults
+}
+
 // page cuts the wanted page out of items that ascend by id, and gives the token of the next one. A token names the last id
 // that was given, so that pages stay whole while things come and go.
 func page[T any](items []T, in pageInput, digest uint64, id func(*T) string) ([]T, string, error) {
-	if in.NextToken != "" {
-		last, ok := openToken(in.NextToken, digest)
-		if !ok {
-			return nil, "", refuse("InvalidPaginationToken", "The specified pagination token is not valid or is expired.")
-		}
-		items = items[sort.Search(len(items), func(i int) bool { return id(&items[i]) > last }):]
+	last, err := in.after(digest)
+	if err != nil {
+		return nil, "", err
 	}
+	items = items[sort.Search(len(items), func(i int) bool { return id(&items[i]) > last }):]
 	if in.MaxResults == nil || len(items) <= *in.MaxResults {
 		return items, "", nil
 	}

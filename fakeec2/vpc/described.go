@@ -115,8 +115,9 @@ func (d Description) tells(at, seen time.Time) bool {
 }
 
 // eni gives the ENI as it is told, or nil. The model is locked.
-func (d Description) eni(id string) *ENI {
-	h := d.v.history[id]
+func (d Description) eni(id string) *ENI { return d.told(id, d.v.history[id]) }
+
+func (d Description) told(id string, h []version) *ENI {
 	for n := len(h) - 1; n >= 0; n-- {
 		if d.tells(h[n].at, h[n].seen) {
 			if e := h[n].eni; e == nil || !d.v.concealed(id) {
@@ -143,23 +144,37 @@ func (d Description) ENIs(ids []string, match func(*ENI) bool) ([]ENI, error) {
 		}
 		return slices.DeleteFunc(found, func(e ENI) bool { return !match(&e) }), nil
 	}
-	var found []*ENI
-	for id := range d.v.enis {
-		if e := d.eni(id); e != nil && match(e) {
-			found = append(found, e)
-		}
+	return clones(d.matching(match)), nil
+}
+
+// ENIPage gives at most limit (0: all) of the ENIs that match, ascending by id from after on, and whether there are more.
+func (d Description) ENIPage(match func(*ENI) bool, after string, limit int) ([]ENI, bool) {
+	d.v.mu.Lock()
+	defer d.v.mu.Unlock()
+	found := d.matching(func(e *ENI) bool { return e.ID > after && match(e) })
+	if limit == 0 || len(found) <= limit {
+		return clones(found), false
 	}
-	for _, g := range d.v.graves {
-		if e := d.eni(g.id); e != nil && match(e) {
+	return clones(found[:limit]), true
+}
+
+func (d Description) matching(match func(*ENI) bool) []*ENI {
+	var found []*ENI
+	for id, h := range d.v.history {
+		if e := d.told(id, h); e != nil && match(e) {
 			found = append(found, e)
 		}
 	}
 	slices.SortFunc(found, func(a, b *ENI) int { return strings.Compare(a.ID, b.ID) })
-	out := make([]ENI, len(found))
-	for n, e := range found {
+	return found
+}
+
+func clones(list []*ENI) []ENI {
+	out := make([]ENI, len(list))
+	for n, e := range list {
 		out[n] = e.clone()
 	}
-	return out, nil
+	return out
 }
 
 func (d Description) find(id string) (*ENI, error) {

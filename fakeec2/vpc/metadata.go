@@ -44,6 +44,7 @@ func (v *VPC) showAttached(i *instance, e *ENI, lag bool) {
 	if i.meta == nil {
 		i.meta = map[string]*metaENI{}
 	}
+	i.forgetGone(v.now)
 	m := &metaENI{id: e.ID}
 	if old := i.meta[e.ID]; old != nil { // it comes back before the metadata forgot it
 		m = old
