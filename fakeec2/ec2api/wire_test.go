@@ -11,9 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
-	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
 const version = "&Version=2016-11-15"
@@ -232,30 +229,4 @@ func settle(t *testing.T, h http.Handler, form string) failure {
 			t.Fatalf("%s was refused but not given", name)
 		}
 	}
-}
-
-func FuzzRequest(f *testing.F) {
-	for _, seed := range []string{
-		"Action=DescribeNetworkInterfaces&Version=2016-11-15&Filter.1.Name=tag:a&Filter.1.Value.1=*b?\\*",
-		"Action=DescribeNetworkInterfaces&Version=2016-11-15&MaxResults=5&NextToken=AAAA",
-		"Action=CreateNetworkInterface&Version=2016-11-15&SubnetId=subnet-01234567&PrivateIpAddresses.1.Primary=true&PrivateIpAddresses.1.PrivateIpAddress=10.0.1.9",
-		"Action=CreateNetworkInterface&Version=2016-11-15&TagSpecification.1.Tag.1.Key=k&TagSpecification.1.ResourceType=network-interface&SubnetId=x",
-		"Action=AssignPrivateIpAddresses&Version=2016-11-15&NetworkInterfaceId=eni-01234567&SecondaryPrivateIpAddressCount=-1",
-		"Action=ModifyNetworkInterfaceAttribute&Version=2016-11-15&NetworkInterfaceId=eni-01234567&Attachment.DeleteOnTermination=true",
-		"Action=CreateTags&Version=2016-11-15&ResourceId.1=i-&Tag.1.Key=%00&Tag.2.Key=%ff",
-		"Action.1=x&Version=..&=&.&..1=;%",
-	} {
-		f.Add(seed)
-	}
-	model := vpc.New(vpc.Options{})
-	h := ec2api.New(ec2api.Options{VPC: model})
-	f.Fuzz(func(t *testing.T, form string) {
-		status, got := post(t, h, form)
-		if status >= 500 || got.Code == "InternalError" {
-			t.Fatalf("%d %s: %s", status, got.Code, got.Message)
-		}
-		if err := model.Check(); err != nil {
-			t.Fatal(err)
-		}
-	})
 }

@@ -1,7 +1,10 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +20,10 @@ const (
 	maxHopLimit = vpc.MaxHopLimit
 	// maxENIs is the most that any instance type has (p5.48xlarge).
 	maxENIs = 64
+	// maxBranches is the most that any instance type has.
+	maxBranches = 120
+	// maxQuota is more than any region is given.
+	maxQuota = 1 << 20
 	// maxName is Kubernetes's limit on a node's name, and below what a file system takes.
 	maxName = 253
 	// fabricPrefix begins the names of the data plane's own namespaces.
@@ -35,6 +42,7 @@ func (s Scenario) check() error {
 	if s.Account != "" && !accountID.MatchString(s.Account) {
 		p.want("account", s.Account, "twelve digits")
 	}
+	s.checkRates(&p)
 	s.checkTypes(&p)
 	s.checkGuests(&p)
 	for i, n := range s.Nodes {
@@ -50,6 +58,35 @@ func (s Scenario) check() error {
 	return p.err()
 }
 
+// checkRates looks at lags, buckets and limits.
+func (s Scenario) checkRates(p *problems) {
+	for _, name := range slices.Sorted(maps.Keys(s.Lags)) {
+		if !slices.Contains(LagNames(), name) {
+			p.want("lags."+name, name, "one of "+strings.Join(LagNames(), ", "))
+		}
+	}
+	for i, b := range s.Buckets {
+		field := fmt.Sprintf("buckets[%d].", i)
+		if b.Action == "" {
+			p.want(field+"action", b.Action, "the name of an action")
+		}
+		if b.Size < 0 || b.Refill < 0 {
+			p.want(field+"size", b.Size, "a size and a refill of 0 or more")
+		}
+	}
+	for _, limit := range []struct {
+		name       string
+		value, max int
+	}{
+		{"enis", s.Limits.ENIs, maxQuota}, {"groupsPerENI", s.Limits.GroupsPerENI, 16}, {"networkAddressUsage", s.Limits.Usage, maxQuota},
+		{"networkAddressUsagePeered", s.Limits.PeeredUsage, maxQuota},
+	} {
+		if limit.value < 0 || limit.value > limit.max {
+			p.want("limits."+limit.name, limit.value, fmt.Sprintf("0 to %d", limit.max))
+		}
+	}
+}
+
 func (s Scenario) checkTypes(p *problems) {
 	names := map[string]bool{"": true}
 	for i, t := range s.Types {
@@ -58,8 +95,23 @@ func (s Scenario) checkTypes(p *problems) {
 			p.want(field+"name", t.Name, "a name of its own")
 		}
 		names[t.Name] = true
-		if t.ENIs < 1 || t.ENIs > maxENIs {
+		total := 0
+		for j, n := range t.Cards {
+			if total += max(0, n); n < 1 || n > maxENIs {
+				p.want(fmt.Sprintf("%scards[%d]", field, j), n, fmt.Sprintf("1 to %d", maxENIs))
+			}
+		}
+		switch {
+		case len(t.Cards) > 0 && t.ENIs != 0 && t.ENIs != total:
+			p.want(field+"enis", t.ENIs, fmt.Sprintf("what the cards take together, %d", total))
+		case len(t.Cards) == 0 && (t.ENIs < 1 || t.ENIs > maxENIs):
 			p.want(field+"enis", t.ENIs, fmt.Sprintf("1 to %d", maxENIs))
+		}
+		if t.IPv6 < 0 || t.IPv6 > vpc.MaxIPv4PerENI {
+			p.want(field+"ipv6", t.IPv6, fmt.Sprintf("0 to %d", vpc.MaxIPv4PerENI))
+		}
+		if t.Branches < 0 || t.Branches > maxBranches {
+			p.want(field+"branches", t.Branches, fmt.Sprintf("0 to %d", maxBranches))
 		}
 		if t.Addresses < 1 || t.Addresses > vpc.MaxIPv4PerENI {
 			p.want(field+"addresses", t.Addresses, fmt.Sprintf("1 to %d", vpc.MaxIPv4PerENI))
@@ -115,26 +167,83 @@ func (s Scenario) checkGuests(p *problems) {
 // checkReferences looks whether the names by which parts refer to each other are there.
 func (s Scenario) checkReferences(p *problems) {
 	var subnets []string
-	for i, sub := range s.VPC.Subnets {
-		if sub.Name == "" || slices.Contains(subnets, sub.Name) {
-			p.want(fmt.Sprintf("vpc.subnets[%d].name", i), sub.Name, "a name of its own")
+	groups := map[string][]string{} // by subnet: those of its VPC
+	networks := map[string]bool{}
+	for _, n := range s.networks() {
+		if n.Name != "" && networks[n.Name] {
+			p.want(n.field+".name", n.Name, "a name of its own")
 		}
-		subnets = append(subnets, sub.Name)
+		networks[n.Name] = true
+		own := []string{"default"}
+		for i, g := range n.Groups {
+			if g.Name == "" || slices.Contains(own, g.Name) {
+				p.want(fmt.Sprintf("%s.securityGroups[%d].name", n.field, i), g.Name, "a name of its own, which \"default\" is not")
+			}
+			own = append(own, g.Name)
+		}
+		for i, sub := range n.Subnets {
+			if sub.Name == "" || slices.Contains(subnets, sub.Name) {
+				p.want(fmt.Sprintf("%s.subnets[%d].name", n.field, i), sub.Name, "a name of its own")
+			}
+			subnets = append(subnets, sub.Name)
+			groups[sub.Name] = own
+		}
+		n.checkRules(p, own)
 	}
-	groups := []string{"default"}
-	for i, g := range s.VPC.Groups {
-		if g.Name == "" || slices.Contains(groups, g.Name) {
-			p.want(fmt.Sprintf("vpc.securityGroups[%d].name", i), g.Name, "a name of its own, which \"default\" is not")
+	for i, peering := range s.Peerings {
+		field := fmt.Sprintf("peerings[%d].between", i)
+		if len(peering.Between) != 2 {
+			p.want(field, fmt.Sprint(peering.Between), "the names of two VPCs")
 		}
-		groups = append(groups, g.Name)
+		for j, name := range peering.Between {
+			if name == "" || !networks[name] {
+				p.want(fmt.Sprintf("%s[%d]", field, j), name, "the name of a VPC")
+			}
+		}
 	}
 	for i, x := range s.Services {
 		oneOf(p, fmt.Sprintf("services[%d].subnet", i), x.Subnet, subnets)
 	}
 	for i, n := range s.Nodes {
-		oneOf(p, fmt.Sprintf("nodes[%d].subnet", i), n.Subnet, subnets)
-		for j, g := range n.Groups {
-			oneOf(p, fmt.Sprintf("nodes[%d].securityGroups[%d]", i, j), g, groups)
+		field := fmt.Sprintf("nodes[%d].", i)
+		oneOf(p, field+"subnet", n.Subnet, subnets)
+		if own, there := groups[n.Subnet]; there {
+			groupsOf(p, field, n.Groups, own)
+		}
+		for j, e := range n.ENIs {
+			place := fmt.Sprintf("%senis[%d].", field, j)
+			if e.Subnet != "" {
+				oneOf(p, place+"subnet", e.Subnet, subnets)
+			}
+			if own, there := groups[cmp.Or(e.Subnet, n.Subnet)]; there {
+				groupsOf(p, place, e.Groups, own)
+			}
+		}
+	}
+}
+
+func groupsOf(p *problems, field string, names, own []string) {
+	for j, g := range names {
+		oneOf(p, fmt.Sprintf("%ssecurityGroups[%d]", field, j), g, own)
+	}
+}
+
+// checkRules looks at what the rules of a VPC's groups say.
+func (n placedVPC) checkRules(p *problems, groups []string) {
+	for i, g := range n.Groups {
+		for _, list := range []struct {
+			name  string
+			rules []Rule
+		}{{"ingress", g.Ingress}, {"egress", g.Egress}} {
+			for j, r := range list.rules {
+				field := fmt.Sprintf("%s.securityGroups[%d].%s[%d].", n.field, i, list.name, j)
+				if _, _, ok := r.ports(); !ok {
+					p.want(field+"ports", r.Ports, "a port or a range such as 30000-32767")
+				}
+				if _, err := netip.ParsePrefix(r.Peer); err != nil {
+					oneOf(p, field+"peer", r.Peer, groups)
+				}
+			}
 		}
 	}
 }
@@ -155,5 +264,5 @@ func (s Scenario) CheckFaults(check func(Fault) error) error {
 	for i, f := range s.Faults {
 		p.refused(fmt.Sprintf("faults[%d]", i), check(f))
 	}
-	return p.err()
+	return locate(p.err(), s.lines)
 }

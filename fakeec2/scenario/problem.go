@@ -11,6 +11,7 @@ type Problem struct {
 	Value   string // as given, strings quoted; "" where nothing was given
 	Accepts string // what would do; "" where Cause says it
 	Cause   error  // a law's refusal
+	Line    int    // of the file, from 1; 0 where it is not known
 }
 
 func (p Problem) String() string {
@@ -27,7 +28,11 @@ func (p Problem) String() string {
 	if p.Cause != nil {
 		parts = append(parts, p.Cause.Error())
 	}
-	return strings.Join(parts, ": ")
+	text := strings.Join(parts, ": ")
+	if p.Line > 0 {
+		text += fmt.Sprintf(" (line %d)", p.Line)
+	}
+	return text
 }
 
 // Error is everything that was found wrong with a scenario, in the order of the file's reference.

@@ -71,7 +71,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	const left = "{name: left,"
 	long := strings.Repeat("a", 254)
 	for name, c := range map[string]struct{ from, to, want string }{
-		"unknown field":      {"hopLimit", "hoplimits", `nodes[0].hoplimits: unknown field: want one of address, hopLimit, id, `},
+		"unknown field":      {"hopLimit", "hoplimits", `nodes[0].hoplimits: unknown field: want one of address, enis, hopLimit, id, `},
 		"twice in a map":     {"seed: 7", "seed: 7\nseed: 8", `line 3: key "seed" already set`},
 		"no YAML":            {"seed: 7", "\tseed: 7", "line 2: found character that cannot start any token"},
 		"seed":               {"seed: 7", "seed: -1", "seed: -1: want a whole number, 0 or more"},
@@ -174,6 +174,7 @@ nodes: [{name: a, subnet: one, type: m9.huge}, {name: b, subnet: one, address: 1
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
+	f.Add([]byte(rich))
 	f.Add([]byte(`{"services":[{"name":"ec2"}],"delays":{"link":"never"}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := scenario.Parse(text)

@@ -70,6 +70,9 @@ func (p *problems) unreadable(field string, value json.RawMessage, t reflect.Typ
 func (p *problems) unreadableFields(field string, object map[string]json.RawMessage, t reflect.Type) {
 	types := map[string]reflect.Type{}
 	for i := range t.NumField() {
+		if !t.Field(i).IsExported() {
+			continue
+		}
 		types[t.Field(i).Tag.Get("json")] = t.Field(i).Type
 	}
 	for _, key := range slices.Sorted(maps.Keys(object)) {
@@ -103,6 +106,8 @@ func words(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Duration]():
 		return `a duration such as "1.5s", 0 or more, or "never"`
+	case reflect.TypeFor[Range]():
+		return `a duration such as "1.5s", or a range such as "1s..5s"`
 	case reflect.TypeFor[netip.Addr]():
 		return "an address such as 10.0.1.10"
 	case reflect.TypeFor[netip.Prefix]():
@@ -117,6 +122,8 @@ func words(t reflect.Type) string {
 		return "a whole number, 0 or more"
 	case reflect.Int:
 		return "a whole number"
+	case reflect.Float64:
+		return "a number"
 	}
 	return ""
 }

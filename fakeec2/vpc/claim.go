@@ -18,6 +18,9 @@ type want struct {
 	IPv6PrefixCount int
 }
 
+// mostCounted bounds the counts of one request: far more than any type allows, and nothing that would keep the model busy.
+const mostCounted = 1000
+
 func (w want) slots4() int { return len(w.Addresses) + w.Count + len(w.Prefixes) + w.PrefixCount }
 
 func (w want) slots6() int {
@@ -34,6 +37,9 @@ func (w want) checkForm(mixed bool) *Error {
 	} {
 		if n.value < 0 {
 			return badNumber(n.name, n.value)
+		}
+		if n.value > mostCounted { // whatever the type is that it will be attached to
+			return tooManyAddresses()
 		}
 	}
 	given := func(names ...string) []string {

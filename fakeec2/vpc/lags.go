@@ -52,6 +52,14 @@ const (
 	LagMetadataBare     = "metadata-bare"
 )
 
+// LagNames are the names of all lags, in the order of Lags.
+func LagNames() []string {
+	return []string{
+		LagCreate, LagLaunch, LagAttach, LagLink, LagDetach, LagDescribe, LagCount, LagMetadataMAC, LagMetadataLeaves, LagMetadataDevice,
+		LagMetadataAssign, LagMetadataUnassign, LagMetadataGroups, LagMetadataGone, LagMetadataBare,
+	}
+}
+
 // Script decides single lags: of the named lag for a resource (an ENI or instance; for LagCount a subnet; for the metadata of
 // an address "<eni>/<address or prefix>"). false leaves it to Lags. It must not call the model.
 type Script func(lag, resource string) (time.Duration, bool)
@@ -100,8 +108,11 @@ func (l *Lags) byName(name string) *Range {
 	return &l.MetadataBare
 }
 
-// metadata sets all that keeps the metadata behind to one lag.
-func (l *Lags) metadata(r Range) {
+// Set sets the range of a lag, by one of the LagNames.
+func (l *Lags) Set(name string, r Range) { *l.byName(name) = r }
+
+// SetMetadata sets all that keeps the metadata behind to one lag; what makes them partial (leaves, device, bare) it leaves alone.
+func (l *Lags) SetMetadata(r Range) {
 	l.MetadataMAC, l.MetadataAssign, l.MetadataUnassign, l.MetadataGroups, l.MetadataGone = r, r, r, r, r
 }
 
@@ -180,7 +191,7 @@ func (v *VPC) SetDelays(d Delays) {
 		}
 	}
 	if now := max(0, d.IMDS); now != l.MetadataMAC.Min {
-		l.metadata(Exactly(now))
+		l.SetMetadata(Exactly(now))
 	}
 	v.setLags(l)
 }

@@ -96,7 +96,7 @@ func (o *Options) startLags() Lags {
 		set   func(Range)
 	}{
 		{o.AttachDelay, func(r Range) { l.Attach = r }}, {o.LinkDelay, func(r Range) { l.Link = r }},
-		{o.DetachDelay, func(r Range) { l.Detach = r }}, {o.IMDSLag, l.metadata},
+		{o.DetachDelay, func(r Range) { l.Detach = r }}, {o.IMDSLag, l.SetMetadata},
 	} {
 		if delay.given != 0 {
 			delay.set(Exactly(max(0, delay.given)))

@@ -129,7 +129,7 @@ func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error
 	if err != nil {
 		return fail(err)
 	}
-	ec2 := ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Log: log})
+	ec2 := ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Buckets: world.Buckets, Log: log})
 	if err := parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }); err != nil {
 		return fail(err)
 	}
