@@ -3,6 +3,7 @@ package conformance
 import (
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -46,7 +47,9 @@ func laws() []row {
 func eniLaws() []row {
 	const attach, modify, associate = "AttachNetworkInterface", "ModifyNetworkInterfaceAttribute", "AssociateTrunkInterface"
 	noCheck := []string{"SourceDestCheck.Value", ""}
-	attachment := func(w *world) []string { return append(noCheck, "Attachment.DeleteOnTermination", "true") }
+	attachment := func(id string) []string {
+		return append(slices.Clone(noCheck), "Attachment.DeleteOnTermination", "true", "Attachment.AttachmentId", id)
+	}
 	return []row{
 		{action: "DescribeNetworkInterfaces", code: "OperationNotPermitted", name: "unpaged in a big account", fakeOnly: true, with: func(o *options) { o.endpoint.MaxUnpaged = 3 },
 			send: sending("DescribeNetworkInterfaces", set("NetworkInterfaceId.1", ""))},
@@ -83,7 +86,7 @@ func eniLaws() []row {
 		}},
 		{action: attach, code: "IncorrectInstanceState", send: func(w *world) error {
 			id := w.run("m5.large")
-			_, err := w.sdk.TerminateInstances(w.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+			_, err := w.sdk.TerminateInstances(w.ctx(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
 			w.must(err)
 			_, err = w.tryAttach(id, w.free, 1)
 			return err
@@ -101,15 +104,11 @@ func eniLaws() []row {
 		{action: "DeleteNetworkInterface", code: "InvalidParameterValue", name: "a trunk with branches", fakeOnly: true, send: within("DeleteNetworkInterface", func(w *world) []string { return []string{"NetworkInterfaceId", w.trunk} })},
 
 		{action: modify, code: "InvalidParameterCombination", name: "two attributes", send: sending(modify, set("Description.Value", "x"))},
-		{action: modify, code: "InvalidNetworkInterfaceAttachmentId.Malformed", send: within(modify, func(w *world) []string { return append(attachment(w), "Attachment.AttachmentId", "attach-1") })},
-		{action: modify, code: "InvalidAttachmentID.NotFound", send: within(modify, func(w *world) []string {
-			return append(attachment(w), "Attachment.AttachmentId", "eni-attach-0123456789abcdef0")
-		})},
-		{action: modify, code: "OperationNotPermitted", send: within(modify, func(w *world) []string {
-			return append(attachment(w), "Attachment.AttachmentId", "ela-attach-0123456789abcdef0")
-		})},
-		{action: modify, code: "InvalidGroupId.Malformed", send: sending(modify, set(append(noCheck, "SecurityGroupId.1", "sg-x")...))},
-		{action: modify, code: "InvalidGroup.NotFound", send: sending(modify, set(append(noCheck, "SecurityGroupId.1", "sg-0123456789abcdef0")...))},
+		{action: modify, code: "InvalidNetworkInterfaceAttachmentId.Malformed", send: sending(modify, set(attachment("attach-1")...))},
+		{action: modify, code: "InvalidAttachmentID.NotFound", send: sending(modify, set(attachment("eni-attach-0123456789abcdef0")...))},
+		{action: modify, code: "OperationNotPermitted", send: sending(modify, set(attachment("ela-attach-0123456789abcdef0")...))},
+		{action: modify, code: "InvalidGroupId.Malformed", send: sending(modify, set(append(slices.Clone(noCheck), "SecurityGroupId.1", "sg-x")...))},
+		{action: modify, code: "InvalidGroup.NotFound", send: sending(modify, set(append(slices.Clone(noCheck), "SecurityGroupId.1", "sg-0123456789abcdef0")...))},
 		{action: modify, code: "SecurityGroupsPerInterfaceLimitExceeded", send: sending(modify, set(noCheck...), sixGroups("SecurityGroupId"))},
 
 		{action: associate, code: "InvalidNetworkInterface.InUse", fakeOnly: true, send: within(associate, func(w *world) []string { return []string{"BranchInterfaceId", w.attached} })},
@@ -154,9 +153,9 @@ func addressLaws() []row {
 	peered := func(o *options) { o.vpc.PeeredNAU = 7 }
 	// reserved keeps all of the subnet's IPv6 from being drawn.
 	reserved := func(w *world) {
-		out, err := w.sdk.DescribeSubnets(w.ctx, &ec2.DescribeSubnetsInput{SubnetIds: []string{w.subnet}})
+		out, err := w.sdk.DescribeSubnets(w.ctx(), &ec2.DescribeSubnetsInput{SubnetIds: []string{w.subnet}})
 		w.must(err)
-		_, err = w.sdk.CreateSubnetCidrReservation(w.ctx, &ec2.CreateSubnetCidrReservationInput{
+		_, err = w.sdk.CreateSubnetCidrReservation(w.ctx(), &ec2.CreateSubnetCidrReservationInput{
 			SubnetId: &w.subnet, Cidr: out.Subnets[0].Ipv6CidrBlockAssociationSet[0].Ipv6CidrBlock, ReservationType: types.SubnetCidrReservationTypeExplicit,
 		})
 		w.must(err)
@@ -164,7 +163,7 @@ func addressLaws() []row {
 	// fragmented has one address held in each block of the subnet.
 	fragmented := func(w *world) {
 		for block := 1; block < 15; block++ {
-			_, err := w.sdk.CreateNetworkInterface(w.ctx, &ec2.CreateNetworkInterfaceInput{SubnetId: &w.subnet, PrivateIpAddress: aws.String(fmt.Sprintf("10.0.1.%d", 16*block+1))})
+			_, err := w.sdk.CreateNetworkInterface(w.ctx(), &ec2.CreateNetworkInterfaceInput{SubnetId: &w.subnet, PrivateIpAddress: aws.String(fmt.Sprintf("10.0.1.%d", 16*block+1))})
 			if code(err) != "InvalidIPAddress.InUse" {
 				w.must(err)
 			}

@@ -14,9 +14,9 @@ const realWait = 10 * time.Minute
 
 func (w *world) makeVPC(cidr string) string {
 	w.t.Helper()
-	out, err := w.sdk.CreateVpc(w.ctx, &ec2.CreateVpcInput{CidrBlock: &cidr, AmazonProvidedIpv6CidrBlock: aws.Bool(true)})
+	out, err := w.sdk.CreateVpc(w.ctx(), &ec2.CreateVpcInput{CidrBlock: &cidr, AmazonProvidedIpv6CidrBlock: aws.Bool(true)})
 	w.must(err)
-	w.later(func() { _, _ = w.sdk.DeleteVpc(w.ctx, &ec2.DeleteVpcInput{VpcId: out.Vpc.VpcId}) })
+	w.later(func() { _, _ = w.sdk.DeleteVpc(w.ctx(), &ec2.DeleteVpcInput{VpcId: out.Vpc.VpcId}) })
 	return *out.Vpc.VpcId
 }
 
@@ -26,17 +26,17 @@ func (w *world) makeSubnet(network, cidr, six, zone string) string {
 	if six != "" {
 		in.Ipv6CidrBlock = &six
 	}
-	out, err := w.sdk.CreateSubnet(w.ctx, in)
+	out, err := w.sdk.CreateSubnet(w.ctx(), in)
 	w.must(err)
-	w.later(func() { _, _ = w.sdk.DeleteSubnet(w.ctx, &ec2.DeleteSubnetInput{SubnetId: out.Subnet.SubnetId}) })
+	w.later(func() { _, _ = w.sdk.DeleteSubnet(w.ctx(), &ec2.DeleteSubnetInput{SubnetId: out.Subnet.SubnetId}) })
 	return *out.Subnet.SubnetId
 }
 
 func (w *world) makeGroup(network, name string) string {
 	w.t.Helper()
-	out, err := w.sdk.CreateSecurityGroup(w.ctx, &ec2.CreateSecurityGroupInput{VpcId: &network, GroupName: &name, Description: aws.String("conformance")})
+	out, err := w.sdk.CreateSecurityGroup(w.ctx(), &ec2.CreateSecurityGroupInput{VpcId: &network, GroupName: &name, Description: aws.String("conformance")})
 	w.must(err)
-	w.later(func() { _, _ = w.sdk.DeleteSecurityGroup(w.ctx, &ec2.DeleteSecurityGroupInput{GroupId: out.GroupId}) })
+	w.later(func() { _, _ = w.sdk.DeleteSecurityGroup(w.ctx(), &ec2.DeleteSecurityGroupInput{GroupId: out.GroupId}) })
 	return *out.GroupId
 }
 
@@ -47,7 +47,7 @@ func (w *world) run(kind string) string {
 	if !real() {
 		image = "ami-0123456789abcdef0"
 	}
-	out, err := w.sdk.RunInstances(w.ctx, &ec2.RunInstancesInput{
+	out, err := w.sdk.RunInstances(w.ctx(), &ec2.RunInstancesInput{
 		ImageId: &image, InstanceType: types.InstanceType(kind), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &w.subnet, SecurityGroupIds: []string{w.group},
 	})
 	w.must(err)
@@ -55,17 +55,17 @@ func (w *world) run(kind string) string {
 	w.pass(time.Minute)
 	if real() {
 		w.later(func() {
-			_, _ = w.sdk.TerminateInstances(w.ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
-			_ = ec2.NewInstanceTerminatedWaiter(w.sdk).Wait(w.ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, realWait)
+			_, _ = w.sdk.TerminateInstances(w.ctx(), &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+			_ = ec2.NewInstanceTerminatedWaiter(w.sdk).Wait(w.ctx(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, realWait)
 		})
-		w.must(ec2.NewInstanceRunningWaiter(w.sdk).Wait(w.ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, realWait))
+		w.must(ec2.NewInstanceRunningWaiter(w.sdk).Wait(w.ctx(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}}, realWait))
 	}
 	return id
 }
 
 func (w *world) instance(id string) types.Instance {
 	w.t.Helper()
-	out, err := w.sdk.DescribeInstances(w.ctx, &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
+	out, err := w.sdk.DescribeInstances(w.ctx(), &ec2.DescribeInstancesInput{InstanceIds: []string{id}})
 	w.must(err)
 	return out.Reservations[0].Instances[0]
 }
@@ -76,11 +76,11 @@ func (w *world) eni(in ec2.CreateNetworkInterfaceInput) string {
 	if in.SubnetId == nil {
 		in.SubnetId = &w.subnet
 	}
-	out, err := w.sdk.CreateNetworkInterface(w.ctx, &in)
+	out, err := w.sdk.CreateNetworkInterface(w.ctx(), &in)
 	w.must(err)
 	id := *out.NetworkInterface.NetworkInterfaceId
 	w.later(func() {
-		_, _ = w.sdk.DeleteNetworkInterface(w.ctx, &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &id})
+		_, _ = w.sdk.DeleteNetworkInterface(w.ctx(), &ec2.DeleteNetworkInterfaceInput{NetworkInterfaceId: &id})
 	})
 	return id
 }
@@ -93,15 +93,15 @@ func (w *world) attach(eni string, device int32) string {
 	w.pass(time.Minute)
 	if real() {
 		w.later(func() {
-			_, _ = w.sdk.DetachNetworkInterface(w.ctx, &ec2.DetachNetworkInterfaceInput{AttachmentId: &id, Force: aws.Bool(true)})
-			_ = ec2.NewNetworkInterfaceAvailableWaiter(w.sdk).Wait(w.ctx, &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{eni}}, realWait)
+			_, _ = w.sdk.DetachNetworkInterface(w.ctx(), &ec2.DetachNetworkInterfaceInput{AttachmentId: &id, Force: aws.Bool(true)})
+			_ = ec2.NewNetworkInterfaceAvailableWaiter(w.sdk).Wait(w.ctx(), &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{eni}}, realWait)
 		})
 	}
 	return id
 }
 
 func (w *world) tryAttach(instance, eni string, device int32) (string, error) {
-	out, err := w.sdk.AttachNetworkInterface(w.ctx, &ec2.AttachNetworkInterfaceInput{
+	out, err := w.sdk.AttachNetworkInterface(w.ctx(), &ec2.AttachNetworkInterfaceInput{
 		InstanceId: &instance, NetworkInterfaceId: &eni, DeviceIndex: &device, NetworkCardIndex: aws.Int32(0),
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (w *world) tryAttach(instance, eni string, device int32) (string, error) {
 
 func (w *world) describe(eni string) types.NetworkInterface {
 	w.t.Helper()
-	out, err := w.sdk.DescribeNetworkInterfaces(w.ctx, &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{eni}})
+	out, err := w.sdk.DescribeNetworkInterfaces(w.ctx(), &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{eni}})
 	w.must(err)
 	return out.NetworkInterfaces[0]
 }
@@ -136,7 +136,7 @@ func (w *world) associate(branch, trunk string, vlan int32) string {
 }
 
 func (w *world) tryAssociate(branch, trunk string, vlan int32) (string, error) {
-	out, err := w.sdk.AssociateTrunkInterface(w.ctx, &ec2.AssociateTrunkInterfaceInput{BranchInterfaceId: &branch, TrunkInterfaceId: &trunk, VlanId: &vlan})
+	out, err := w.sdk.AssociateTrunkInterface(w.ctx(), &ec2.AssociateTrunkInterfaceInput{BranchInterfaceId: &branch, TrunkInterfaceId: &trunk, VlanId: &vlan})
 	if err != nil {
 		return "", err
 	}

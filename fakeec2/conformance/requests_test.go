@@ -21,7 +21,7 @@ type sender func(o ...func(*ec2.Options)) error
 
 func by[In, Out any](w *world, method func(*ec2.Client, context.Context, *In, ...func(*ec2.Options)) (*Out, error), in *In) sender {
 	return func(o ...func(*ec2.Options)) error {
-		_, err := method(w.sdk, w.ctx, in, o...)
+		_, err := method(w.sdk, w.ctx(), in, o...)
 		return err
 	}
 }

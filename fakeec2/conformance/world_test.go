@@ -40,7 +40,6 @@ type options struct {
 // world is a region with one of everything, made through the API alone.
 type world struct {
 	t   *testing.T
-	ctx context.Context
 	sdk *ec2.Client
 
 	mu      sync.Mutex
@@ -67,6 +66,14 @@ type world struct {
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
+// ctx is the test's, but for a real account, where cleaning up outlives the test.
+func (w *world) ctx() context.Context {
+	if real() {
+		return context.Background()
+	}
+	return w.t.Context()
+}
+
 func (w *world) clock() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,13 +90,12 @@ func (w *world) pass(d time.Duration) {
 // newWorld makes a world; change is for fakes only.
 func newWorld(t *testing.T, change func(*options)) *world {
 	t.Helper()
-	w := &world{t: t, ctx: t.Context(), now: start, faults: &fault.Table{}, buckets: fault.NewBuckets(false)}
+	w := &world{t: t, now: start, faults: &fault.Table{}, buckets: fault.NewBuckets(false)}
 	if real() {
-		loaded, err := config.LoadDefaultConfig(w.ctx)
+		loaded, err := config.LoadDefaultConfig(w.ctx())
 		w.must(err)
 		w.sdk = ec2.NewFromConfig(loaded)
 		w.zone = loaded.Region + "a"
-		w.ctx = context.Background() // cleaning up outlives the test
 		t.Cleanup(w.cleanUp)
 		w.build()
 		return w
@@ -155,19 +161,19 @@ func (w *world) cleanUp() {
 // build makes one of everything.
 func (w *world) build() {
 	w.network, w.elsewhere = w.makeVPC("10.0.0.0/16"), w.makeVPC("10.1.0.0/16")
-	vpcs, err := w.sdk.DescribeVpcs(w.ctx, &ec2.DescribeVpcsInput{VpcIds: []string{w.network}})
+	vpcs, err := w.sdk.DescribeVpcs(w.ctx(), &ec2.DescribeVpcsInput{VpcIds: []string{w.network}})
 	w.must(err)
 	six := strings.Replace(*vpcs.Vpcs[0].Ipv6CidrBlockAssociationSet[0].Ipv6CidrBlock, "/56", "/64", 1)
 	w.subnet, w.small = w.makeSubnet(w.network, "10.0.1.0/24", six, w.zone), w.makeSubnet(w.network, "10.0.2.0/28", "", w.zone)
 	w.farSubnet = w.makeSubnet(w.network, "10.0.3.0/24", "", w.zone[:len(w.zone)-1]+"b")
 	w.otherSubnet = w.makeSubnet(w.elsewhere, "10.1.1.0/24", "", w.zone)
 	w.group, w.otherGroup = w.makeGroup(w.network, "nodes"), w.makeGroup(w.elsewhere, "nodes")
-	r, err := w.sdk.CreateSubnetCidrReservation(w.ctx, &ec2.CreateSubnetCidrReservationInput{
+	r, err := w.sdk.CreateSubnetCidrReservation(w.ctx(), &ec2.CreateSubnetCidrReservationInput{
 		SubnetId: &w.subnet, Cidr: aws.String("10.0.1.240/28"), ReservationType: types.SubnetCidrReservationTypeExplicit,
 	})
 	w.must(err)
 	w.reservation = *r.SubnetCidrReservation.SubnetCidrReservationId
-	tables, err := w.sdk.DescribeRouteTables(w.ctx, &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", w.network)})
+	tables, err := w.sdk.DescribeRouteTables(w.ctx(), &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", w.network)})
 	w.must(err)
 	w.table = *tables.RouteTables[0].RouteTableId
 	w.node = w.run("m5.large")
