@@ -40,13 +40,18 @@ func (w *world) makeGroup(network, name string) string {
 	return *out.GroupId
 }
 
+// image is what instances run: on the fake any id will do.
+func image() string {
+	if real() {
+		return os.Getenv("CONFORMANCE_AMI")
+	}
+	return "ami-0123456789abcdef0"
+}
+
 // run starts an instance and waits until it runs.
 func (w *world) run(kind string) string {
 	w.t.Helper()
-	image := os.Getenv("CONFORMANCE_AMI")
-	if !real() {
-		image = "ami-0123456789abcdef0"
-	}
+	image := image()
 	out, err := w.sdk.RunInstances(w.ctx(), &ec2.RunInstancesInput{
 		ImageId: &image, InstanceType: types.InstanceType(kind), MinCount: aws.Int32(1), MaxCount: aws.Int32(1), SubnetId: &w.subnet, SecurityGroupIds: []string{w.group},
 	})

@@ -79,7 +79,7 @@ func (w *world) requests() map[string]sender {
 		"RevokeSecurityGroupIngress":    by(w, (*ec2.Client).RevokeSecurityGroupIngress, &ec2.RevokeSecurityGroupIngressInput{GroupId: &w.group, IpPermissions: permission}),
 		"RevokeSecurityGroupEgress":     by(w, (*ec2.Client).RevokeSecurityGroupEgress, &ec2.RevokeSecurityGroupEgressInput{GroupId: &w.group, IpPermissions: everything}),
 		"RunInstances": by(w, (*ec2.Client).RunInstances, &ec2.RunInstancesInput{
-			ImageId: aws.String("ami-0123456789abcdef0"), InstanceType: types.InstanceTypeM5Large, MinCount: one, MaxCount: one,
+			ImageId: aws.String(image()), InstanceType: types.InstanceTypeM5Large, MinCount: one, MaxCount: one,
 			NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &w.subnet, Groups: []string{w.group}}},
 		}),
 		"TerminateInstances": by(w, (*ec2.Client).TerminateInstances, &ec2.TerminateInstancesInput{InstanceIds: []string{w.node}}),

@@ -41,6 +41,13 @@ func TestCheckFault(t *testing.T) {
 			t.Errorf("%+v: %v", good, err)
 		}
 	}
+	for _, action := range e.handler.Actions() {
+		for _, code := range e.handler.Codes(action) {
+			if err := e.handler.CheckFault(fault.Rule{Action: action, Kind: fault.Error, Code: code}); err != nil {
+				t.Errorf("%s: %v", action, err)
+			}
+		}
+	}
 	for _, bad := range []fault.Rule{
 		{Action: "DescribeInstancez"}, {Action: " DescribeInstances"}, {Action: "RebootInstances"}, {Resource: "eni-12"}, {Resource: "ENI-01234567"},
 		{Resource: "10.0.1"}, {Resource: "m9.huge"}, {Kind: fault.Error, Code: "unauthorizedoperation"}, {Kind: fault.Error, Code: "InvalidNetworkInterfaceId.NotFound"},

@@ -21,7 +21,7 @@ func (h *Handler) CheckFault(r fault.Rule) error {
 		return fmt.Errorf("fault %q: code %q: want one of EC2's: %s", r.Name, clip(r.Code), strings.Join(faultCodes[:], ", "))
 	}
 	if r.Resource != "" && !h.mayName(r.Resource) {
-		return fmt.Errorf("fault %q: resource %q: want the id of an instance, ENI, attachment, subnet, VPC or security group (eni- and 8 or 17 hexadecimal digits), an address, or an instance type",
+		return fmt.Errorf("fault %q: resource %q: want the id of an instance, ENI, attachment, subnet, VPC or security group (eni- and 8 or 17 hexadecimal digits), an address, a prefix, or an instance type",
 			r.Name, clip(r.Resource))
 	}
 	return nil
@@ -33,6 +33,9 @@ func (h *Handler) mayName(resource string) bool {
 		return true
 	}
 	if _, err := netip.ParseAddr(resource); err == nil {
+		return true
+	}
+	if _, err := netip.ParsePrefix(resource); err == nil {
 		return true
 	}
 	return slices.ContainsFunc(h.vpc.InstanceTypes(), func(t vpc.InstanceType) bool { return t.Name == resource })
@@ -64,6 +67,8 @@ var faultCodes = [...]string{
 	"InternalError",
 	"InternalFailure",
 	"InvalidAction",
+	"InvalidAssociationID.Malformed",
+	"InvalidAssociationID.NotFound",
 	"InvalidAttachmentID.NotFound",
 	"InvalidClientTokenId",
 	"InvalidFilter",
@@ -86,10 +91,16 @@ var faultCodes = [...]string{
 	"InvalidParameter",
 	"InvalidParameterCombination",
 	"InvalidParameterValue",
+	"InvalidPermission.Duplicate",
+	"InvalidPermission.NotFound",
 	"InvalidQueryParameter",
+	"InvalidRouteTableID.NotFound",
+	"InvalidRouteTableId.Malformed",
 	"InvalidSecurityGroupID.NotFound",
 	"InvalidSubnet.Conflict",
 	"InvalidSubnet.Range",
+	"InvalidSubnetCidrReservationID.NotFound",
+	"InvalidSubnetCidrReservationId.Malformed",
 	"InvalidSubnetID.NotFound",
 	"InvalidSubnetId.Malformed",
 	"InvalidVpcID.NotFound",
@@ -116,6 +127,7 @@ var faultCodes = [...]string{
 	"Resource.AlreadyAssigned",
 	"Resource.AlreadyAssociated",
 	"ResourceCountExceeded",
+	"RulesPerSecurityGroupLimitExceeded",
 	"SecurityGroupsPerInterfaceLimitExceeded",
 	"ServiceUnavailable",
 	"SignatureDoesNotMatch",
@@ -126,8 +138,8 @@ var faultCodes = [...]string{
 	"Throttling",
 	"ThrottlingException",
 	"TooManyRequestsException",
-	"Unavailable",
 	"UnauthorizedOperation",
+	"Unavailable",
 	"UnknownParameter",
 	"UnsupportedOperation",
 	"UnsupportedProtocol",
