@@ -257,6 +257,15 @@ func TestMessagesAreEC2s(t *testing.T) {
 	w.attach(e, w.node, 1)
 	other := w.create(w.roomy, 0)
 	_, occupied := w.AttachNetworkInterface(w.now, vpc.AttachNetworkInterfaceInput{InstanceID: w.node.ID, NetworkInterfaceID: other.ID, Device: 1})
+	_, full := w.CreateNetworkInterface(w.now, vpc.CreateNetworkInterfaceInput{SubnetID: w.tiny.ID, SecondaryCount: 20})
+	_, many := w.AssignPrivateIpAddresses(w.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Count: 15})
+	_, short := w.AssignPrivate(w.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: w.create(w.tiny, 0).ID, PrefixCount: 1})
+	_, inUse := w.AttachNetworkInterface(w.now, vpc.AttachNetworkInterfaceInput{InstanceID: w.node.ID, NetworkInterfaceID: e.ID, Device: 2})
+	_, group := w.CreateNetworkInterface(w.now, vpc.CreateNetworkInterfaceInput{SubnetID: w.roomy.ID, Groups: []string{"sg-0123456789abcdef0"}})
+	toy := w.launch("toy")
+	w.attach(w.create(w.roomy, 0), toy, 1)
+	_, enis := w.AttachNetworkInterface(w.now, vpc.AttachNetworkInterfaceInput{InstanceID: toy.ID, NetworkInterfaceID: other.ID, Device: 2})
+	primary := w.InstanceENIs(w.node.ID)[0]
 	_, missing := w.DescribeNetworkInterfaces([]string{e.ID, "eni-0123456789abcdef0", "eni-0123456789abcdef1"})
 	cases := []struct {
 		err  error
@@ -264,6 +273,21 @@ func TestMessagesAreEC2s(t *testing.T) {
 	}{
 		{w.DeleteNetworkInterface(w.now, e.ID), "InvalidParameterValue: Network interface '" + e.ID + "' is currently in use."},
 		{occupied, "InvalidParameterValue: Instance '" + w.node.ID + "' already has an interface attached at device index '1'."},
+		{full, "InsufficientFreeAddressesInSubnet: The specified subnet does not have enough free addresses to satisfy the request."},
+		{many, "PrivateIpAddressLimitExceeded: Number of private addresses will exceed limit."},
+		{short, "InvalidParameterValue: There aren't sufficient free Ipv4 addresses or prefixes"},
+		{inUse, "InvalidNetworkInterface.InUse: Interface: [" + e.ID + "] in use."},
+		{enis, "AttachmentLimitExceeded: Interface count 3 exceeds the limit for toy"},
+		{group, "InvalidGroup.NotFound: The security group 'sg-0123456789abcdef0' does not exist"},
+		{w.DetachNetworkInterface(w.now, vpc.DetachNetworkInterfaceInput{AttachmentID: primary.Attachment.ID}),
+			"OperationNotPermitted: The network interface at device index 0 and networkCard index 0 cannot be detached."},
+		{w.DetachNetworkInterface(w.now, vpc.DetachNetworkInterfaceInput{AttachmentID: "ela-attach-0123456789abcdef0"}),
+			"OperationNotPermitted: You are not allowed to manage 'ela-attach' attachments."},
+		{w.DetachNetworkInterface(w.now, vpc.DetachNetworkInterfaceInput{AttachmentID: "eni-attach-0123456789abcdef0"}),
+			"InvalidAttachmentID.NotFound: The attachment 'eni-attach-0123456789abcdef0' does not exist"},
+		{w.UnassignPrivateIpAddresses(w.now, vpc.UnassignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Addresses: addrs("10.0.1.254")}),
+			"InvalidParameterValue: Some of the specified addresses are not assigned to interface " + e.ID},
+		{w.DeleteNetworkInterface(w.now, "eni-xyz"), "InvalidNetworkInterfaceId.Malformed: Invalid id: \"eni-xyz\" (expecting \"eni-...\")"},
 		{missing, "InvalidNetworkInterfaceID.NotFound: The networkInterface ID 'eni-0123456789abcdef0' does not exist"},
 	}
 	for _, c := range cases {
