@@ -5,9 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -109,5 +113,57 @@ func TestSignedQueryString(t *testing.T) {
 		if answer.Body.Close(); answer.StatusCode != want {
 			t.Errorf("%d, want %d: %s", answer.StatusCode, want, url)
 		}
+	}
+}
+
+// TestHugeValuesOfEveryParameter gives each parameter of each action a megabyte, and each describe 10,000 filters: a short EC2
+// error (or an answer), and no more.
+func TestHugeValuesOfEveryParameter(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	dir := strings.TrimSpace(string(must(exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-sdk-go-v2/service/ec2").Output())))
+	huge := strings.Repeat("x", 1<<20)
+	numbers := regexp.MustCompile(`\.\d+`)
+	sent := 0
+	send := func(action string, values url.Values) {
+		t.Helper()
+		began := time.Now()
+		status, got := post(t, e.handler, values.Encode())
+		if sent++; status >= 500 || len(got.Message) > 400 || time.Since(began) > 10*time.Second {
+			t.Errorf("%s: %d %s in %s: %.100s", action, status, got.Code, time.Since(began), got.Message)
+		}
+	}
+	for _, action := range e.handler.Actions() {
+		good := must(url.ParseQuery(snapshot(t, dir, action)))
+		for _, name := range e.handler.Unserved(action) {
+			for key := range good {
+				if strings.HasPrefix(numbers.ReplaceAllString(key, ".*")+".", name+".") {
+					delete(good, key)
+				}
+			}
+		}
+		good.Del("DryRun")
+		for key := range good {
+			if strings.Contains(key, ".2") || key == "Action" || key == "Version" {
+				continue
+			}
+			values := maps.Clone(good)
+			values[key] = []string{huge}
+			send(action, values)
+		}
+		if !good.Has("Filter.1.Name") {
+			continue
+		}
+		for n := range 10_000 {
+			good.Set(fmt.Sprintf("Filter.%d.Name", n+1), "tag-key")
+			good.Set(fmt.Sprintf("Filter.%d.Value.1", n+1), "x")
+		}
+		send(action, good)
+	}
+	if sent < 200 {
+		t.Fatalf("%d requests", sent)
+	}
+	if err := e.model.Check(); err != nil {
+		t.Fatal(err)
 	}
 }
