@@ -13,12 +13,10 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
 
-// EC2's error codes that the model uses. Source: EC2 API reference, "Error codes".
+// EC2's error codes that the model uses for what a CNI may ask; errors_world.go has the others. Source: EC2 API reference, "Error
+// codes".
 const (
 	CodeAlreadyAssigned        = "Resource.AlreadyAssigned"
-	CodeAlreadyAssociated      = "Resource.AlreadyAssociated"
-	CodeAssociationMalformed   = "InvalidAssociationID.Malformed"
-	CodeAssociationNotFound    = "InvalidAssociationID.NotFound"
 	CodeAttachmentLimit        = "AttachmentLimitExceeded"
 	CodeAttachmentMalformed    = "InvalidNetworkInterfaceAttachmentId.Malformed"
 	CodeAttachmentNotFound     = "InvalidAttachmentID.NotFound"
@@ -28,7 +26,6 @@ const (
 	CodeENILimit               = "NetworkInterfaceLimitExceeded"
 	CodeENIMalformed           = "InvalidNetworkInterfaceId.Malformed"
 	CodeENINotFound            = "InvalidNetworkInterfaceID.NotFound"
-	CodeGroupDuplicate         = "InvalidGroup.Duplicate"
 	CodeGroupMalformed         = "InvalidGroupId.Malformed"
 	CodeGroupNotFound          = "InvalidGroup.NotFound"
 	CodeGroupsPerInterface     = "SecurityGroupsPerInterfaceLimitExceeded"
@@ -37,7 +34,6 @@ const (
 	CodeIncorrectState         = "IncorrectState"
 	CodeInstanceMalformed      = "InvalidInstanceID.Malformed"
 	CodeInstanceNotFound       = "InvalidInstanceID.NotFound"
-	CodeInvalidID              = "InvalidID"
 	CodeIPInUse                = "InvalidIPAddress.InUse"
 	CodeMissingParameter       = "MissingParameter"
 	CodeNAU                    = "NetworkAddressUsageLimitExceeded"
@@ -45,14 +41,7 @@ const (
 	CodeNotPermitted           = "OperationNotPermitted"
 	CodeParameterCombination   = "InvalidParameterCombination"
 	CodeParameterValue         = "InvalidParameterValue"
-	CodePermissionDuplicate    = "InvalidPermission.Duplicate"
-	CodePermissionNotFound     = "InvalidPermission.NotFound"
 	CodePrivateIPLimit         = "PrivateIpAddressLimitExceeded"
-	CodeReservationMalformed   = "InvalidSubnetCidrReservationId.Malformed"
-	CodeReservationNotFound    = "InvalidSubnetCidrReservationID.NotFound"
-	CodeRouteTableMalformed    = "InvalidRouteTableId.Malformed"
-	CodeRouteTableNotFound     = "InvalidRouteTableID.NotFound"
-	CodeRuleLimit              = "RulesPerSecurityGroupLimitExceeded"
 	CodeSubnetConflict         = "InvalidSubnet.Conflict"
 	CodeSubnetFull             = "InsufficientFreeAddressesInSubnet"
 	CodeSubnetMalformed        = "InvalidSubnetId.Malformed"
