@@ -1,6 +1,8 @@
 package dataplane
 
 import (
+	"slices"
+
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
@@ -11,6 +13,8 @@ import (
 const (
 	reg1 = unix.NFT_REG_1
 	reg2 = unix.NFT_REG_2
+	// regAfter8 is the register that follows the first 8 bytes of reg1.
+	regAfter8 = unix.NFT_REG32_00 + 2
 )
 
 // packetHost is the kernel's PACKET_HOST: the frame was sent to the port's own MAC.
@@ -31,12 +35,22 @@ var (
 	arpOperation  = field{expr.PayloadBaseNetworkHeader, 6, 2}
 	arpSender     = field{expr.PayloadBaseNetworkHeader, 14, 4}
 
+	destinationPort = field{expr.PayloadBaseTransportHeader, 2, 2}
+	icmpType        = field{expr.PayloadBaseTransportHeader, 0, 1}
+	icmpCode        = field{expr.PayloadBaseTransportHeader, 1, 1}
+	// An ICMP error carries an IP header behind its own 8 bytes.
+	innerSource      = field{expr.PayloadBaseTransportHeader, 8 + 12, 4}
+	innerDestination = field{expr.PayloadBaseTransportHeader, 8 + 16, 4}
+
 	// classD are the bits that all addresses from 224.0.0.0 on have: multicast, reserved, broadcast.
 	classD = []byte{224, 0, 0, 0}
 )
 
-// ipChecksum is the offset of the checksum in the IPv4 header.
-const ipChecksum = 10
+// Offsets of the checksums in the headers of IPv4 and ICMP.
+const (
+	ipChecksum   = 10
+	icmpChecksum = 2
+)
 
 func load(f field) []expr.Any { return loadTo(f, reg1) }
 
@@ -60,6 +74,22 @@ func writeTTL(register uint32) []expr.Any {
 	}}
 }
 
+// writeAddr writes an address and mends the checksums of the header and of the protocol above.
+func writeAddr(f field, register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{
+		OperationType: expr.PayloadWrite, SourceRegister: register, Base: f.base, Offset: f.offset, Len: f.length,
+		CsumType: expr.CsumTypeInet, CsumOffset: ipChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+	}}
+}
+
+// writeInner writes into what an ICMP message carries, and mends its checksum. That of the carried header nobody looks at.
+func writeInner(f field, register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{
+		OperationType: expr.PayloadWrite, SourceRegister: register, Base: f.base, Offset: f.offset, Len: f.length,
+		CsumType: expr.CsumTypeInet, CsumOffset: icmpChecksum,
+	}}
+}
+
 func value(register uint32, data []byte) []expr.Any {
 	return []expr.Any{&expr.Immediate{Register: register, Data: data}}
 }
@@ -72,11 +102,16 @@ func differs(data []byte) []expr.Any {
 	return []expr.Any{&expr.Cmp{Op: expr.CmpOpNeq, Register: reg1, Data: data}}
 }
 
-func masked(mask []byte) []expr.Any {
+func masked(mask []byte) []expr.Any { return maskedIn(reg1, mask) }
+
+func maskedIn(register uint32, mask []byte) []expr.Any {
 	return []expr.Any{&expr.Bitwise{
-		SourceRegister: reg1, DestRegister: reg1, Len: uint32(len(mask)), Mask: mask, Xor: make([]byte, len(mask)),
+		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)), Mask: mask, Xor: make([]byte, len(mask)),
 	}}
 }
+
+// blockMask is the mask of an IPv4 prefix of an ENI: all have 28 bits.
+func blockMask() []byte { return []byte{255, 255, 255, 240} }
 
 // linkPrefix matches links by the beginning of their name.
 func linkPrefix(key expr.MetaKey, prefix string) []expr.Any {
@@ -85,6 +120,28 @@ func linkPrefix(key expr.MetaKey, prefix string) []expr.Any {
 
 func linkName(register uint32) []expr.Any {
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: register}}
+}
+
+func linkOut(register uint32) []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyOIFNAME, Register: register}}
+}
+
+func tracked(key expr.CtKey, register uint32) []expr.Any {
+	return []expr.Any{&expr.Ct{Key: key, Register: register}}
+}
+
+// state matches packets whose connection has one of the states.
+func state(bits uint32) []expr.Any {
+	return slices.Concat(tracked(expr.CtKeySTATE, reg1), masked(binaryutil.NativeEndian.PutUint32(bits)), differs(make([]byte, 4)))
+}
+
+func setTracked(key expr.CtKey, register uint32) []expr.Any {
+	return []expr.Any{&expr.Ct{Key: key, SourceRegister: true, Register: register}}
+}
+
+// jumpBy goes to the chain that a verdict map has for reg1, and comes back.
+func jumpBy(s *nftables.Set) []expr.Any {
+	return []expr.Any{&expr.Lookup{SourceRegister: reg1, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: s.Name, SetID: s.ID}}
 }
 
 func inSet(s *nftables.Set) []expr.Any {
@@ -106,14 +163,16 @@ func noRoute() []expr.Any {
 	return append([]expr.Any{fib}, equals([]byte{0})...)
 }
 
+// noWayBack matches a source that no route leads to through the link that the packet came by.
+func noWayBack() []expr.Any {
+	fib := &expr.Fib{Register: reg1, ResultOIF: true, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true}
+	return append([]expr.Any{fib}, equals([]byte{0})...)
+}
+
 func mark(m uint32) []byte { return binaryutil.NativeEndian.PutUint32(m) }
 
 func setMark(m uint32) []expr.Any {
 	return append(value(reg1, mark(m)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg1})
-}
-
-func nat(kind expr.NATType) []expr.Any {
-	return []expr.Any{&expr.NAT{Type: kind, Family: unix.NFPROTO_IPV4, RegAddrMin: reg1}}
 }
 
 func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }

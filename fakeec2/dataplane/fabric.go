@@ -21,7 +21,12 @@ type fabricNet struct {
 	handle *netlink.Handle
 	rules  *rules
 	ports  map[string]*standingPort // by name
+	peers  map[string]bool          // links to peered fabrics, by name
+	beyond map[string][]netip.Prefix
 
+	sockets []net.PacketConn // of the VPC's own services
+
+	resolver  netip.Addr
 	lastIndex int // of the ports' links
 }
 
@@ -38,7 +43,7 @@ func newFabric(path string) (*fabricNet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &fabricNet{ns: ns, ports: map[string]*standingPort{}}
+	f := &fabricNet{ns: ns, ports: map[string]*standingPort{}, peers: map[string]bool{}}
 	if err := f.setUp(); err != nil {
 		return nil, errors.Join(err, f.close())
 	}
@@ -56,6 +61,11 @@ func (f *fabricNet) setUp() error {
 		{"net.ipv4.conf.default.send_redirects", "0"},
 		{"net.ipv4.conf.all.arp_ignore", "1"},       // a port answers for its own subnet's gateway only
 		{"net.ipv6.conf.default.disable_ipv6", "1"}, // no IPv6 in the model yet; spares the neighbour table
+		// Idle timeouts of flows, in seconds. Source: EC2 user guide, connection tracking.
+		{"net.netfilter.nf_conntrack_tcp_timeout_established", "432000"},
+		{"net.netfilter.nf_conntrack_udp_timeout", "30"},
+		{"net.netfilter.nf_conntrack_udp_timeout_stream", "180"},
+		{"net.netfilter.nf_conntrack_tcp_be_liberal", "1"}, // security groups know flows, not windows
 	} {
 		if err := f.ns.SetSysctl(s[0], s[1]); err != nil {
 			return err
@@ -80,7 +90,7 @@ func (f *fabricNet) prune(want fabric) error {
 			errs = append(errs, f.unplug(have))
 			continue
 		}
-		gone, _ := difference(have.Secondary, next.Secondary)
+		gone, _ := difference(have.Secondary, next.Secondary, netip.Prefix.Compare)
 		for _, addr := range gone {
 			errs = append(errs, f.unroute(have, addr))
 		}
@@ -91,7 +101,8 @@ func (f *fabricNet) prune(want fabric) error {
 // extend adds what is missing. Rules come before routes: an address that is delivered may be answered from at once, and
 // that answer must not count as a spoof.
 func (p *Plane) extend(f *fabricNet, want fabric) error {
-	if err := f.rules.apply(elementsOf(want)); err != nil {
+	f.resolver, f.beyond = want.Resolver, want.Peers
+	if err := f.rules.apply(want); err != nil {
 		return err
 	}
 	var errs []error
@@ -116,13 +127,13 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 			return err
 		}
 	}
-	_, added := difference(have.Secondary, next.Secondary)
+	_, added := difference(have.Secondary, next.Secondary, netip.Prefix.Compare)
 	for _, addr := range added {
 		if err := f.route(have, addr); err != nil {
 			return err
 		}
 	}
-	have.Public, have.Unchecked = next.Public, next.Unchecked // these are in the rules
+	have.Public, have.Unchecked, have.Egress, have.Ingress = next.Public, next.Unchecked, next.Egress, next.Ingress // in the rules
 	if err := g.routePublics(have.Link, have.Publics, next.Publics); err != nil {
 		return err
 	}
@@ -169,7 +180,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 	made.index = link.Attrs().Index
 	if !made.outside() {
 		// The gateway first: ICMP errors come from a port's first address.
-		for _, addr := range []netip.Addr{made.Gateway, metadataAddr} {
+		for _, addr := range f.own(made.port) {
 			if err := netlab.AddAddr(f.ns, made.Name, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
 				return err
 			}
@@ -178,7 +189,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 	if err := netlab.Neigh(f.ns, made.Name, made.Primary, mac); err != nil {
 		return err
 	}
-	if err := f.route(made, made.Primary); err != nil {
+	if err := f.route(made, single(made.Primary)); err != nil {
 		return err
 	}
 	if made.Instance != "" && p.options.Metadata != nil {
@@ -206,34 +217,34 @@ func (f *fabricNet) unplug(have *standingPort) error {
 	return nil
 }
 
-// route sends an address to its port. The primary is on the link; the others go via the primary, whose neighbour entry
-// thereby serves all.
-func (f *fabricNet) route(p *standingPort, addr netip.Addr) error {
-	if err := f.handle.RouteAdd(p.routeTo(addr)); err != nil {
-		return fmt.Errorf("route %s: %w", addr, err)
+// route sends an address or prefix to its port. The primary is on the link; the others go via the primary, whose neighbour
+// entry thereby serves all.
+func (f *fabricNet) route(p *standingPort, to netip.Prefix) error {
+	if err := f.handle.RouteAdd(p.routeTo(to)); err != nil {
+		return fmt.Errorf("route %s: %w", to, err)
 	}
-	if addr != p.Primary {
-		at, _ := slices.BinarySearchFunc(p.Secondary, addr, netip.Addr.Compare)
-		p.Secondary = slices.Insert(p.Secondary, at, addr)
+	if to.Addr() != p.Primary {
+		at, _ := slices.BinarySearchFunc(p.Secondary, to, netip.Prefix.Compare)
+		p.Secondary = slices.Insert(p.Secondary, at, to)
 	}
 	return nil
 }
 
-func (f *fabricNet) unroute(p *standingPort, addr netip.Addr) error {
-	if err := f.handle.RouteDel(p.routeTo(addr)); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("unroute %s: %w", addr, err)
+func (f *fabricNet) unroute(p *standingPort, to netip.Prefix) error {
+	if err := f.handle.RouteDel(p.routeTo(to)); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("unroute %s: %w", to, err)
 	}
-	p.Secondary = slices.DeleteFunc(slices.Clone(p.Secondary), func(a netip.Addr) bool { return a == addr })
+	p.Secondary = slices.DeleteFunc(slices.Clone(p.Secondary), func(x netip.Prefix) bool { return x == to })
 	return nil
 }
 
-func (p *standingPort) routeTo(addr netip.Addr) *netlink.Route {
+func (p *standingPort) routeTo(to netip.Prefix) *netlink.Route {
 	r := &netlink.Route{
 		LinkIndex: p.index,
-		Dst:       &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())},
+		Dst:       &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())},
 		Scope:     netlink.SCOPE_LINK,
 	}
-	if addr != p.Primary {
+	if to.Addr() != p.Primary {
 		r.Gw, r.Scope, r.Flags = p.Primary.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
 	}
 	return r
@@ -245,6 +256,9 @@ func (f *fabricNet) close() error {
 		if p.stop != nil {
 			p.stop()
 		}
+	}
+	for _, s := range f.sockets {
+		_ = s.Close() // ends its server
 	}
 	if f.rules != nil {
 		f.rules.close()

@@ -76,7 +76,7 @@ func (g *guestNS) configure(want port) error {
 
 // routePublics brings an outside host's routes from one set of public addresses to another.
 func (g *guestNS) routePublics(link string, have, want []netip.Addr) error {
-	gone, added := difference(have, want)
+	gone, added := difference(have, want, netip.Addr.Compare)
 	route := func(a netip.Addr) netlab.Route {
 		return netlab.Route{Dst: netip.PrefixFrom(a, a.BitLen()), Via: transit, Link: link, Onlink: true}
 	}
@@ -101,12 +101,12 @@ func (g *guestNS) close() error {
 }
 
 // difference tells what is only in have and what is only in want. Both are ascending.
-func difference(have, want []netip.Addr) (gone, added []netip.Addr) {
+func difference[T any](have, want []T, compare func(a, b T) int) (gone, added []T) {
 	for len(have) > 0 || len(want) > 0 {
 		switch {
-		case len(want) == 0 || len(have) > 0 && have[0].Less(want[0]):
+		case len(want) == 0 || len(have) > 0 && compare(have[0], want[0]) < 0:
 			gone, have = append(gone, have[0]), have[1:]
-		case len(have) == 0 || want[0].Less(have[0]):
+		case len(have) == 0 || compare(want[0], have[0]) < 0:
 			added, want = append(added, want[0]), want[1:]
 		default:
 			have, want = have[1:], want[1:]

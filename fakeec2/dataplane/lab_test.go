@@ -123,6 +123,16 @@ func (l *lab) assign(instance vpc.Instance, local bool) netip.Addr {
 	return addrs[0]
 }
 
+// allow adds an ingress rule to a group; "" is the VPC's default one, which all ENIs of the lab begin with.
+func (l *lab) allow(group string, rule vpc.Rule) {
+	l.t.Helper()
+	if group == "" {
+		group = l.model.VPCs()[0].DefaultGroup
+	}
+	l.check(l.model.AuthorizeSecurityGroup(l.now, group, false, []vpc.Rule{rule}))
+	l.sync()
+}
+
 func (l *lab) ns(name string) *netlab.Namespace {
 	l.t.Helper()
 	n := must(netlab.Open(filepath.Join(l.dir, "netns", name)))(l.t)

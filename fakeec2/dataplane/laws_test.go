@@ -1,9 +1,12 @@
 package dataplane_test
 
 import (
+	"errors"
 	"net/netip"
 	"strconv"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/dataplane"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
@@ -50,7 +53,7 @@ func TestForeignPacketsAreDroppedAndCounted(t *testing.T) {
 		{echo{dst: netip.MustParseAddr("10.0.2.77")}, dataplane.DropNoAddress},
 		{echo{dst: netip.MustParseAddr("10.0.2.2")}, dataplane.DropNoAddress},
 		{echo{dst: netip.MustParseAddr("10.0.200.1")}, dataplane.DropNoAddress},
-		{echo{dst: netip.MustParseAddr("169.254.169.253")}, dataplane.DropNoAddress},
+		{echo{dst: netip.MustParseAddr("169.254.169.250")}, dataplane.DropNoAddress},
 		{echo{dst: netip.MustParseAddr("224.0.0.251")}, dataplane.DropMulticast},
 		{echo{dst: netip.MustParseAddr("203.0.113.99")}, dataplane.DropNoOutside},
 	} {
@@ -114,6 +117,8 @@ func TestInternetGatewayTranslatesOneToOne(t *testing.T) {
 	l := newLab(t, dataplane.Options{})
 	a, b, internet := l.ns("node-a"), l.ns("node-b"), l.ns("internet")
 	l.answers(echo{from: a, dst: outsideAddr})
+	l.dropped(echo{from: internet, dst: publicA}, dataplane.DropIngress)
+	l.allow("", vpc.Rule{Protocol: "icmp", From: 8, To: -1, CIDR: netip.MustParsePrefix("203.0.113.0/24")})
 	l.answers(echo{from: internet, dst: publicA})
 	l.dropped(echo{from: b, dst: outsideAddr}, dataplane.DropNoPublic)
 	l.dropped(echo{from: a, src: l.assign(l.a, true), dst: outsideAddr}, dataplane.DropNoPublic)
@@ -123,4 +128,19 @@ func TestInternetGatewayTranslatesOneToOne(t *testing.T) {
 	l.dropped(echo{from: internet, dst: addrA}, dataplane.DropNoPublic)
 	l.check(netlab.AddAddr(internet, "lo", netip.PrefixFrom(addrB, 32)))
 	l.dropped(echo{from: internet, src: addrB, dst: publicA}, dataplane.DropSource)
+}
+
+// ICMP errors carry a part of the packet that they are about: the gateway translates that, too.
+func TestErrorsPassTheGateway(t *testing.T) {
+	l := newLab(t, dataplane.Options{})
+	l.allow("", vpc.Rule{Protocol: "udp", From: 9, To: 9, CIDR: netip.MustParsePrefix("203.0.113.0/24")})
+	for _, c := range []struct{ from, to string }{{"node-a", "203.0.113.10:9"}, {"internet", "198.51.100.10:9"}, {"node-a", "10.0.2.10:9"}} {
+		conn := must(l.ns(c.from).DialContext(t.Context(), "udp4", c.to))(t)
+		must(conn.Write([]byte("x")))(t)
+		l.check(conn.SetReadDeadline(time.Now().Add(patience)))
+		if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("%s asks the closed port %s: %v, want connection refused", c.from, c.to, err)
+		}
+		conn.Close()
+	}
 }

@@ -187,34 +187,3 @@ func TestInstanceEndsWithItsNamespace(t *testing.T) {
 		t.Error("the namespace of a terminated instance stands")
 	}
 }
-
-func TestTwentyNodesComeUp(t *testing.T) {
-	const nodes, secondENIs, addresses = 20, 2, 29
-	model := vpc.New(vpc.Options{Seed: 2, AttachDelay: -1, LinkDelay: -1})
-	now := time.Unix(1_700_000_000, 0)
-	network := must(model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}}))(t)
-	subnet := must(model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.0.0/20")}))(t)
-	var last vpc.ENI
-	for i := range nodes {
-		node := must(model.Launch(now, vpc.LaunchInput{Name: fmt.Sprintf("n%d", i), Type: "m5.4xlarge", SubnetID: subnet.ID}))(t)
-		must(model.AssignPrivateIpAddresses(now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: model.InstanceENIs(node.ID)[0].ID, Count: addresses}))(t)
-		for device := range secondENIs {
-			last = must(model.CreateNetworkInterface(now, vpc.CreateNetworkInterfaceInput{SubnetID: subnet.ID, SecondaryCount: addresses - 1}))(t)
-			must(model.AttachNetworkInterface(now, vpc.AttachNetworkInterfaceInput{InstanceID: node.ID, NetworkInterfaceID: last.ID, Device: device + 1}))(t)
-		}
-	}
-	plane := dataplane.New(model, dataplane.Options{Dir: t.TempDir()})
-	timed := func(what string, f func() error) {
-		t.Helper()
-		start := time.Now()
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%s: %v", what, time.Since(start))
-	}
-	timed(fmt.Sprintf("%d nodes, %d ENIs, %d addresses", nodes, nodes*(1+secondENIs), nodes*(1+secondENIs)*addresses), plane.Sync)
-	must(model.AssignPrivateIpAddresses(now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: last.ID, Count: 1}))(t)
-	timed("one address more", plane.Sync)
-	timed("nothing new", plane.Sync)
-	timed("down", plane.Close)
-}

@@ -118,6 +118,9 @@ func (p *Plane) Sync() error {
 	for _, id := range slices.Sorted(maps.Keys(want.fabrics)) {
 		errs = append(errs, p.syncFabric(id, want.fabrics[id]))
 	}
+	for _, x := range want.peerings {
+		errs = append(errs, p.peer(x))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -131,6 +134,9 @@ func (p *Plane) syncFabric(id string, want fabric) error {
 		var err error
 		if f, err = newFabric(want.Path); err != nil {
 			return fmt.Errorf("make fabric of %s: %w", id, err)
+		}
+		if err := p.serveReserved(f, want.CIDRs); err != nil {
+			return errors.Join(err, f.close())
 		}
 		p.fabrics[id] = f
 	}

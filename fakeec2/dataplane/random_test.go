@@ -61,7 +61,7 @@ func (l *lab) step(r *rand.Rand) {
 	enis, instances := l.model.ENIs(), []vpc.Instance{l.a, l.b}
 	e, i := enis[r.IntN(len(enis))], instances[r.IntN(2)]
 	var err error
-	switch r.IntN(8) {
+	switch r.IntN(10) {
 	case 0:
 		_, err = l.model.CreateNetworkInterface(l.now, vpc.CreateNetworkInterfaceInput{SubnetID: i.SubnetID, SecondaryCount: r.IntN(4)})
 	case 1:
@@ -83,6 +83,12 @@ func (l *lab) step(r *rand.Rand) {
 		from := enis[r.IntN(len(enis))]
 		if len(from.Secondary) > 0 && from.SubnetID == e.SubnetID {
 			_, err = l.model.AssignPrivateIpAddresses(l.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Addresses: from.Secondary[:1], AllowReassignment: true})
+		}
+	case 7:
+		_, err = l.model.AssignPrivate(l.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, PrefixCount: 1 + r.IntN(2)})
+	case 8:
+		if len(e.Prefixes) > 0 {
+			err = l.model.UnassignPrivateIpAddresses(l.now, vpc.UnassignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Prefixes: e.Prefixes[:1]})
 		}
 	default:
 		_, err = l.model.AssignPrivateIpAddresses(l.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Count: 1 + r.IntN(5)})

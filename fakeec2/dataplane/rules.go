@@ -10,23 +10,28 @@ import (
 	"github.com/google/nftables/expr"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
-// Reasons for a drop; each is the name of a counter in the fabric's table. Source of the laws: VPC user guide.
+// Reasons for a drop; each is the name of a counter in the fabric's table. Package vpc says what they mean.
 const (
-	DropMulticast = "multicast"               // broadcast or multicast: a VPC carries unicast only
-	DropNoAddress = "no-such-address"         // in the VPC's range, but no ENI holds it; also another subnet's gateway
-	DropSource    = "source-check"            // the source is not an address of the ENI, or a VPC's source from outside
-	DropSourceMAC = "source-mac"              // the frame's source is not the ENI's MAC
-	DropNoPublic  = "igw-no-public-address"   // toward or from the internet without a public association
-	DropNoOutside = "igw-unknown-destination" // nobody is there: outside hosts are those of the model
-	DropUntracked = "igw-untracked"           // a packet at the internet gateway that belongs to no connection
+	DropMulticast = vpc.DropMulticast
+	DropNoAddress = vpc.DropNoAddress
+	DropSource    = vpc.DropSource
+	DropSourceMAC = vpc.DropSourceMAC
+	DropEgress    = vpc.DropEgress
+	DropIngress   = vpc.DropIngress
+	DropTransit   = vpc.DropTransit
+	DropNoPublic  = vpc.DropNoPublic
+	DropNoOutside = vpc.DropNoOutside
+	DropAllowance = vpc.DropAllowance
 )
 
 // dropReasons are all of them, in the order of the counters.
 func dropReasons() []string {
 	return []string{
-		DropMulticast, DropNoAddress, DropSource, DropSourceMAC, DropNoPublic, DropNoOutside, DropUntracked,
+		DropMulticast, DropNoAddress, DropSource, DropSourceMAC, DropEgress, DropIngress, DropTransit, DropNoPublic, DropNoOutside,
+		DropAllowance,
 	}
 }
 
@@ -37,43 +42,77 @@ const (
 	// arpInput is the kernel's NF_ARP_IN; in the arp family hooks have numbers of their own.
 	arpInput   = 0
 	arpRequest = 1
+	// ICMP types of errors, which carry the beginning of a packet. Source: RFC 792.
+	icmpUnreachable, icmpTimeExceeded, icmpParameterProblem = 3, 11, 12
+	// dynsetAdd is the kernel's NFT_DYNSET_OP_ADD.
+	dynsetAdd = 0
+	// allowance is how many packets a second an ENI may send to the link-local services together. Source: EC2 user guide.
+	allowance = 1024
 )
 
-// rules is the fabric's nftables state: fixed chains, and sets that follow the ports. In nft's words:
+// rules is the fabric's nftables state: fixed chains, sets that follow the ports, and two chains for each set of security
+// groups (groups.go). In nft's words:
 //
 //	table ip fabric {
 //	  chain arrive { type filter hook prerouting priority -300
-//	    iifname "out-*" ip saddr @vpc counter name source-check drop
-//	    iifname "out-*" ip daddr @publics accept
-//	    iifname "out-*" counter name igw-no-public-address drop
 //	    meta pkttype != host counter name multicast drop
+//	    iifname "out-*" ip saddr @vpc counter name source-check drop       # and @peered
+//	    iifname "out-*" ip daddr != @publics counter name igw-no-public-address drop
+//	    iifname "out-*" icmp type 3 @th,160,32 set @th,160,32 map @private_of  # the packet that an error is about; also 11, 12
+//	    iifname "out-*" ip daddr set ip daddr map @private_of accept
+//	    iifname "pcx-*" goto peering
 //	    ip daddr & 224.0.0.0 == 224.0.0.0 counter name multicast drop
 //	    iifname . ether saddr != @macs counter name source-mac drop
 //	    iifname . ip saddr @sources goto switch
+//	    iifname . ip saddr & 255.255.255.240 @blocks goto switch
 //	    iifname @unchecked goto switch
 //	    counter name source-check drop
 //	  }
+//	  chain peering {
+//	    fib saddr . iif oif missing counter name source-check drop   # not of the VPC beyond this link
+//	    ip daddr != @vpc counter name peering-not-transitive drop
+//	    goto inside
+//	  }
 //	  chain switch {
 //	    ip daddr @vpc goto inside
+//	    ip daddr @peered goto inside
 //	    ip saddr @associated goto leave
 //	    counter name igw-no-public-address drop
 //	  }
 //	  chain inside {
-//	    notrack
-//	    iifname . ip daddr @own accept       # this port's gateway, and instance metadata
+//	    iifname . ip daddr @own goto own     # this port's gateway, and the services beside every ENI
 //	    fib daddr oif missing counter name no-such-address drop
 //	    ip ttl 1 ip ttl set 2 meta mark set 1
 //	  }
+//	  chain own {
+//	    iifname . ip saddr @sources goto granted
+//	    iifname . ip saddr & 255.255.255.240 @blocks goto granted
+//	    counter name source-check drop       # answers go to the ENI only, whatever its check says
+//	  }
+//	  chain granted {
+//	    ip daddr 169.254.0.0/16 add @allowance { iifname limit rate over 1024/second } counter name linklocal-allowance drop
+//	    notrack accept
+//	  }
 //	  chain leave { fib daddr oif missing counter name igw-unknown-destination drop }
 //	  chain forward { type filter hook forward priority 0
+//	    ct state related goto finish
+//	    ct state established ct direction original iifname . ct mark @ids oifname . ct label @ids goto finish
+//	    ct state established ct direction reply iifname . ct label @ids oifname . ct mark @ids goto finish
+//	    iifname vmap @egress_of
+//	    oifname vmap @ingress_of
+//	    ct mark 0 ct mark set iifname map @id_of ct label set oifname map @label_of
+//	    goto finish
+//	  }
+//	  chain finish {
 //	    iifname "out-*" accept
-//	    oifname "out-*" ct state invalid counter name igw-untracked drop
 //	    oifname "out-*" accept
 //	    meta mark 1 accept
 //	    ip ttl set ip ttl map @ttl_plus_one  # what the router took away
 //	  }
-//	  chain igw_in  { type nat hook prerouting priority -100;  iifname "out-*" dnat to ip daddr map @private_of }
-//	  chain igw_out { type nat hook postrouting priority 100;  oifname "out-*" snat to ip saddr map @public_of }
+//	  chain igw { type filter hook postrouting priority 100
+//	    oifname "out-*" icmp type 3 @th,192,32 set @th,192,32 map @public_of     # also 11, 12
+//	    oifname "out-*" ip saddr set ip saddr map @public_of
+//	  }
 //	  chain output { type filter hook output priority -300; notrack }
 //	}
 //	table arp fabric {
@@ -85,7 +124,12 @@ const (
 //	}
 //
 // A router takes one from the TTL before it forwards, and a VPC does not: forward puts it back. A packet with TTL 1 would not
-// come that far, so it gets 2 on arrival. Only connections through the internet gateway are tracked.
+// come that far, so it gets 2 on arrival.
+//
+// Security groups are stateful for each ENI, but a packet has one connection entry in a namespace: it bears the two links of the
+// first packet as mark and label, and a packet of the flow that passes by another link is checked as new.
+//
+// The internet gateway rewrites addresses one to one and keeps no state, so connections know private addresses only.
 //
 // The arp table keeps the neighbour table clean: the kernel learns the sender of a request, and a guest may ask from any of
 // its addresses. As each request seems to come from the ENI's primary address, it meets the permanent entry of that.
@@ -95,6 +139,7 @@ type rules struct {
 	counters map[string]*nftables.NamedObj
 	sets     sets
 	have     elements
+	chains   map[string][]groupRule // of security groups, as they stand
 }
 
 // newRules builds chains and empty sets in one transaction.
@@ -103,7 +148,7 @@ func newRules(ns *netlab.Namespace) (*rules, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
-	r := &rules{conn: conn, counters: map[string]*nftables.NamedObj{}}
+	r := &rules{conn: conn, counters: map[string]*nftables.NamedObj{}, have: elements{}, chains: map[string][]groupRule{}}
 	r.ip = conn.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyIPv4})
 	r.arp = conn.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyARP})
 	for _, reason := range dropReasons() {
@@ -155,56 +200,102 @@ func (r *rules) add(chain *nftables.Chain, parts ...[]expr.Any) {
 	r.conn.AddRule(&nftables.Rule{Table: chain.Table, Chain: chain, Exprs: slices.Concat(parts...)})
 }
 
+func (r *rules) chain(name string) *nftables.Chain {
+	return r.conn.AddChain(&nftables.Chain{Name: name, Table: r.ip})
+}
+
 func (r *rules) addArrive() {
 	arrive := r.base("arrive", nftables.ChainTypeFilter, nftables.ChainHookPrerouting, *nftables.ChainPriorityRaw)
-	toward := r.conn.AddChain(&nftables.Chain{Name: "switch", Table: r.ip})
-	inside := r.conn.AddChain(&nftables.Chain{Name: "inside", Table: r.ip})
-	leave := r.conn.AddChain(&nftables.Chain{Name: "leave", Table: r.ip})
+	toward, inside, own, leave, peering := r.chain("switch"), r.chain("inside"), r.chain("own"), r.chain("leave"), r.chain("peering")
+	granted := r.chain("granted")
 
 	fromOutside := linkPrefix(expr.MetaKeyIIFNAME, outsidePort)
-	r.add(arrive, fromOutside, load(ipSource), inSet(r.sets.vpc), r.drop(DropSource))
-	r.add(arrive, fromOutside, load(ipDestination), inSet(r.sets.publics), accept())
-	r.add(arrive, fromOutside, r.drop(DropNoPublic))
 	r.add(arrive, []expr.Any{&expr.Meta{Key: expr.MetaKeyPKTTYPE, Register: reg1}}, differs([]byte{packetHost}), r.drop(DropMulticast))
+	r.add(arrive, fromOutside, load(ipSource), inSet(r.sets.vpc), r.drop(DropSource))
+	r.add(arrive, fromOutside, load(ipSource), inSet(r.sets.peered), r.drop(DropSource))
+	r.add(arrive, fromOutside, load(ipDestination), notInSet(r.sets.publics), r.drop(DropNoPublic))
+	r.rewriteInner(arrive, fromOutside, innerSource, r.sets.privateOf)
+	r.add(arrive, fromOutside, load(ipDestination), mapTo(r.sets.privateOf, reg1), writeAddr(ipDestination, reg1), accept())
+	r.add(arrive, linkPrefix(expr.MetaKeyIIFNAME, peerPort), goTo(peering))
 	r.add(arrive, load(ipDestination), masked(classD), equals(classD), r.drop(DropMulticast))
 	r.add(arrive, linkName(reg1), loadTo(etherSource, reg2), notInSet(r.sets.macs), r.drop(DropSourceMAC))
 	r.add(arrive, linkName(reg1), loadTo(ipSource, reg2), inSet(r.sets.sources), goTo(toward))
+	r.add(arrive, linkName(reg1), loadTo(ipSource, reg2), maskedIn(reg2, blockMask()), inSet(r.sets.blocks), goTo(toward))
 	r.add(arrive, linkName(reg1), inSet(r.sets.unchecked), goTo(toward))
 	r.add(arrive, r.drop(DropSource))
 
+	r.add(peering, noWayBack(), r.drop(DropSource))
+	r.add(peering, load(ipDestination), notInSet(r.sets.vpc), r.drop(DropTransit))
+	r.add(peering, goTo(inside))
+
 	r.add(toward, load(ipDestination), inSet(r.sets.vpc), goTo(inside))
+	r.add(toward, load(ipDestination), inSet(r.sets.peered), goTo(inside))
 	r.add(toward, load(ipSource), inSet(r.sets.associated), goTo(leave))
 	r.add(toward, r.drop(DropNoPublic))
 
-	r.add(inside, []expr.Any{&expr.Notrack{}})
-	r.add(inside, linkName(reg1), loadTo(ipDestination, reg2), inSet(r.sets.own), accept())
+	r.add(inside, linkName(reg1), loadTo(ipDestination, reg2), inSet(r.sets.own), goTo(own))
 	r.add(inside, noRoute(), r.drop(DropNoAddress))
 	r.add(inside, load(ipTTL), equals([]byte{1}), value(reg1, []byte{2}), writeTTL(reg1), setMark(restoredMark))
+
+	r.add(own, linkName(reg1), loadTo(ipSource, reg2), inSet(r.sets.sources), goTo(granted))
+	r.add(own, linkName(reg1), loadTo(ipSource, reg2), maskedIn(reg2, blockMask()), inSet(r.sets.blocks), goTo(granted))
+	r.add(own, r.drop(DropSource)) // answers go to the ENI only, whatever its check says
+	r.add(granted, load(ipDestination), masked([]byte{255, 255, 0, 0}), equals([]byte{169, 254, 0, 0}), linkName(reg1), r.overAllowance(), r.drop(DropAllowance))
+	r.add(granted, []expr.Any{&expr.Notrack{}}, accept())
 
 	r.add(leave, noRoute(), r.drop(DropNoOutside))
 }
 
+// overAllowance matches what is more than the allowance of the link in reg1.
+func (r *rules) overAllowance() []expr.Any {
+	return []expr.Any{&expr.Dynset{
+		SrcRegKey: reg1, SetName: r.sets.allowance.Name, SetID: r.sets.allowance.ID, Operation: dynsetAdd,
+		Exprs: []expr.Any{&expr.Limit{Type: expr.LimitTypePkts, Rate: allowance, Burst: allowance, Unit: expr.LimitTimeSecond, Over: true}},
+	}}
+}
+
 func (r *rules) addForward() {
 	forward := r.base("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, *nftables.ChainPriorityFilter)
+	finish := r.chain("finish")
 	fromOutside := linkPrefix(expr.MetaKeyIIFNAME, outsidePort)
 	toOutside := linkPrefix(expr.MetaKeyOIFNAME, outsidePort)
+	established := state(expr.CtStateBitESTABLISHED)
+	direction := func(d byte) []expr.Any { return append(tracked(expr.CtKeyDIRECTION, reg1), equals([]byte{d})...) }
+	ends := func(in, out expr.CtKey) []expr.Any {
+		return slices.Concat(linkName(reg1), tracked(in, reg2), inSet(r.sets.ids), linkOut(reg1), tracked(out, reg2), inSet(r.sets.ids))
+	}
 
-	state := []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: reg1}}
-	none, invalid := make([]byte, 4), binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID)
-	r.add(forward, fromOutside, accept())
-	r.add(forward, toOutside, state, masked(invalid), differs(none), r.drop(DropUntracked))
-	r.add(forward, toOutside, accept())
-	r.add(forward, []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg1}}, equals(mark(restoredMark)), accept())
-	r.add(forward, load(ipTTL), mapTo(r.sets.ttlPlusOne, reg1), writeTTL(reg1))
+	r.add(forward, state(expr.CtStateBitRELATED), goTo(finish))
+	r.add(forward, established, direction(0), ends(expr.CtKeyMARK, expr.CtKeyLABELS), goTo(finish))
+	r.add(forward, established, direction(1), ends(expr.CtKeyLABELS, expr.CtKeyMARK), goTo(finish))
+	r.add(forward, linkName(reg1), jumpBy(r.sets.egressOf))
+	r.add(forward, linkOut(reg1), jumpBy(r.sets.ingressOf))
+	r.add(forward, tracked(expr.CtKeyMARK, reg1), equals(mark(0)),
+		linkName(reg1), mapTo(r.sets.idOf, reg1), setTracked(expr.CtKeyMARK, reg1),
+		linkOut(reg1), mapTo(r.sets.labelOf, reg1), setTracked(expr.CtKeyLABELS, reg1))
+	r.add(forward, goTo(finish))
+
+	r.add(finish, fromOutside, accept())
+	r.add(finish, toOutside, accept())
+	r.add(finish, []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg1}}, equals(mark(restoredMark)), accept())
+	r.add(finish, load(ipTTL), mapTo(r.sets.ttlPlusOne, reg1), writeTTL(reg1))
 }
 
 func (r *rules) addGateway() {
-	in := r.base("igw_in", nftables.ChainTypeNAT, nftables.ChainHookPrerouting, *nftables.ChainPriorityNATDest)
-	r.add(in, linkPrefix(expr.MetaKeyIIFNAME, outsidePort), load(ipDestination), mapTo(r.sets.privateOf, reg1), nat(expr.NATTypeDestNAT))
-	out := r.base("igw_out", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
-	r.add(out, linkPrefix(expr.MetaKeyOIFNAME, outsidePort), load(ipSource), mapTo(r.sets.publicOf, reg1), nat(expr.NATTypeSourceNAT))
+	igw := r.base("igw", nftables.ChainTypeFilter, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
+	toOutside := linkPrefix(expr.MetaKeyOIFNAME, outsidePort)
+	r.rewriteInner(igw, toOutside, innerDestination, r.sets.publicOf)
+	r.add(igw, toOutside, load(ipSource), mapTo(r.sets.publicOf, reg1), writeAddr(ipSource, reg1))
 	output := r.base("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
 	r.add(output, []expr.Any{&expr.Notrack{}})
+}
+
+// rewriteInner rewrites an address of the packet that an ICMP error is about.
+func (r *rules) rewriteInner(chain *nftables.Chain, where []expr.Any, inner field, by *nftables.Set) {
+	for _, kind := range []byte{icmpUnreachable, icmpTimeExceeded, icmpParameterProblem} {
+		r.add(chain, where, []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg1}}, equals([]byte{vpc.ProtoICMP}),
+			load(icmpType), equals([]byte{kind}), load(inner), mapTo(by, reg1), writeInner(inner, reg1))
+	}
 }
 
 func (r *rules) addARP() {

@@ -15,6 +15,8 @@ import (
 const (
 	// vpcMTU is the MTU of every link inside a VPC, in bytes. Source: VPC user guide, jumbo frames.
 	vpcMTU = 9001
+	// crossRegionMTU is that of a peering between regions, in bytes. Source: VPC peering guide.
+	crossRegionMTU = 8500
 	// internetMTU is the MTU beyond the internet gateway, in bytes. Source: VPC user guide.
 	internetMTU = 1500
 )
@@ -24,6 +26,7 @@ const (
 	eniPort     = "p"
 	servicePort = "svc-"
 	outsidePort = "out-" // the rules know outside ports by this prefix
+	peerPort    = "pcx-" // the rules know peerings by this prefix
 	nameLength  = 15
 )
 
@@ -32,8 +35,9 @@ var transit = netip.AddrFrom4([4]byte{169, 254, 255, 1})
 
 // world is what should be, computed from the model alone.
 type world struct {
-	guests  map[string]guest  // by path of the namespace
-	fabrics map[string]fabric // by VPC id
+	guests   map[string]guest  // by path of the namespace
+	fabrics  map[string]fabric // by VPC id
+	peerings []peering
 }
 
 // guest is a namespace at the far end of ports.
@@ -46,18 +50,24 @@ type guest struct {
 
 // fabric is the network of one VPC.
 type fabric struct {
-	Path  string // of the fabric's own namespace
-	CIDRs []netip.Prefix
-	Ports map[string]port // by name
+	Path     string // of the fabric's own namespace
+	CIDRs    []netip.Prefix
+	Resolver netip.Addr
+	Ports    map[string]port        // by name
+	Chains   map[string][]groupRule // what security groups let pass, by chain
+	Members  map[member]bool        // of security groups
+	Peers    map[string][]netip.Prefix
 }
 
 // port is one link between the fabric and a guest.
 type port struct {
 	portIdentity
-	Secondary []netip.Addr // beside Primary, ascending
-	Public    netip.Addr   // associated with Primary at the internet gateway; zero if none
-	Unchecked bool         // the source/destination check is off
-	Publics   []netip.Addr // of an outside port: every public address of the VPC, ascending
+	Secondary []netip.Prefix // beside Primary, ascending: single addresses and /28 prefixes
+	Public    netip.Addr     // associated with Primary at the internet gateway; zero if none
+	Unchecked bool           // the source/destination check is off
+	Publics   []netip.Addr   // of an outside port: every public address of the VPC, ascending
+	// Egress and Ingress are the chains of the ENI's security groups; "" where nothing is checked.
+	Egress, Ingress string
 }
 
 // portIdentity is what cannot change while the link stands: a port with another identity is another port.
@@ -73,8 +83,23 @@ type portIdentity struct {
 	Up       bool       // the guest's end is configured as an image's DHCP client would do it
 }
 
-// addrs are all addresses delivered to the port, primary first.
-func (p port) addrs() []netip.Addr { return append([]netip.Addr{p.Primary}, p.Secondary...) }
+// holds is all that is delivered to the port, primary first.
+func (p port) holds() []netip.Prefix {
+	return append([]netip.Prefix{single(p.Primary)}, p.Secondary...)
+}
+
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
+
+// secondaries are what an ENI holds beside its primary address, ascending.
+func secondaries(e vpc.ENI) []netip.Prefix {
+	var all []netip.Prefix
+	for _, a := range e.Secondary {
+		all = append(all, single(a))
+	}
+	all = append(all, e.Prefixes...)
+	slices.SortFunc(all, netip.Prefix.Compare)
+	return all
+}
 
 func (p port) outside() bool { return p.Gateway == transit }
 
@@ -91,7 +116,10 @@ func addrMAC(first byte, addr netip.Addr) net.HardwareAddr {
 func (p *Plane) want() (world, error) {
 	w := world{guests: map[string]guest{}, fabrics: map[string]fabric{}}
 	for _, n := range p.model.VPCs() {
-		w.fabrics[n.ID] = fabric{Path: p.path("fabric-" + n.ID), CIDRs: n.CIDRs, Ports: map[string]port{}}
+		w.fabrics[n.ID] = fabric{
+			Path: p.path("fabric-" + n.ID), CIDRs: n.CIDRs, Resolver: n.Resolver(), Ports: map[string]port{},
+			Chains: map[string][]groupRule{}, Members: map[member]bool{}, Peers: map[string][]netip.Prefix{},
+		}
 	}
 	subnets := map[string]vpc.Subnet{}
 	for _, s := range p.model.Subnets() {
@@ -108,8 +136,8 @@ func (p *Plane) want() (world, error) {
 	}
 	enis := p.model.ENIs()
 	for _, e := range enis {
-		if e.Attachment == nil || !e.Attachment.Link {
-			continue
+		if e.Attachment == nil || !e.Attachment.Link || !e.Primary.IsValid() {
+			continue // efa-only, or in an IPv6-only subnet: the plane carries IPv4
 		}
 		instance, ok := instances[e.Attachment.InstanceID]
 		if !ok {
@@ -119,6 +147,8 @@ func (p *Plane) want() (world, error) {
 			return world{}, err
 		}
 	}
+	w.peerings = p.wantPeerings(w)
+	p.wantGroups(w, enis, subnets)
 	return w, errors.Join(p.wantServices(w, subnets), p.wantOutsides(w, enis))
 }
 
@@ -136,9 +166,11 @@ func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) por
 			Instance: instance.ID,
 			Up:       first,
 		},
-		Secondary: e.Secondary,
+		Secondary: secondaries(e),
 		Public:    e.Public,
 		Unchecked: !e.SourceDestCheck,
+		Egress:    chainName(egressChain, e.Groups),
+		Ingress:   chainName(ingressChain, e.Groups),
 	}
 }
 

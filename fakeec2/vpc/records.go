@@ -85,7 +85,8 @@ type Service struct {
 	Name      string
 	Addr      netip.Addr
 	SubnetID  string
-	Namespace string // network namespace that answers for it; the data plane's business
+	Groups    []string // security groups that count it as a member; none stands for all of its VPC's. It has no rules itself
+	Namespace string   // network namespace that answers for it; the data plane's business
 }
 
 // Outside is a host beyond the internet gateway.

@@ -146,9 +146,15 @@ func (v *VPC) AddService(s Service) error {
 	if _, exists := v.services[s.Name]; exists || s.Name == "" {
 		return refuse(CodeParameterValue, "The service name '%s' is empty or exists already", s.Name)
 	}
+	for _, id := range s.Groups {
+		if g := v.groups[id]; g == nil || g.VPCID != sub.VPCID {
+			return kindGroup().missing(clip(id))
+		}
+	}
 	if err := sub.checkExplicit(s.Addr); err != nil {
 		return err
 	}
+	s.Groups = slices.Clone(s.Groups)
 	sub.take(s.Addr, serviceOwner(s.Name))
 	v.noteCount(sub)
 	v.services[s.Name] = s
