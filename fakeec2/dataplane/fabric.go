@@ -35,6 +35,9 @@ type standingPort struct {
 	port
 	index int                // of the fabric's end
 	stop  context.CancelFunc // ends the metadata server; nil without one
+
+	adoption string // file of an adopted link, "" for one that the plane made
+	foreign  bool   // the guest outlives the plane
 }
 
 // newFabric makes a fabric without ports.
@@ -157,14 +160,19 @@ func (p *Plane) plug(f *fabricNet, g *guestNS, next port) (*standingPort, error)
 	if err != nil {
 		return nil, fmt.Errorf("read MAC: %w", err)
 	}
-	err = netlab.Veth(
-		netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU, Index: f.nextIndex()},
-		netlab.End{NS: g.ns, Name: next.Link, MAC: mac, MTU: next.MTU, Down: !next.Up},
-	)
+	made := &standingPort{port: port{portIdentity: next.portIdentity}, foreign: !g.made}
+	if next.Adopted {
+		made.adoption = p.adoptionFile(next.Name)
+		err = p.adopt(f, g, next)
+	} else {
+		err = netlab.Veth(
+			netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU, Index: f.nextIndex()},
+			netlab.End{NS: g.ns, Name: next.Link, MAC: mac, MTU: next.MTU, Down: !next.Up},
+		)
+	}
 	if err != nil {
 		return nil, err
 	}
-	made := &standingPort{port: port{portIdentity: next.portIdentity}}
 	if err := p.furnish(f, g, made, mac); err != nil {
 		return nil, errors.Join(err, f.unplug(made))
 	}
@@ -197,7 +205,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 			return err
 		}
 	}
-	if made.Up {
+	if made.Up && !made.Adopted {
 		return g.configure(made.port)
 	}
 	return nil
@@ -208,8 +216,11 @@ func (f *fabricNet) unplug(have *standingPort) error {
 	if have.stop != nil {
 		have.stop()
 	}
-	err := netlab.DelLink(f.ns, have.Name)
-	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !gone {
+	remove := func() error { return gone(netlab.DelLink(f.ns, have.Name)) }
+	if have.adoption != "" {
+		remove = func() error { return giveBack(have.adoption) }
+	}
+	if err := remove(); err != nil {
 		return err
 	}
 	// Not found is as good: somebody deleted the guest's end, or the guest's namespace ended.
@@ -250,11 +261,17 @@ func (p *standingPort) routeTo(to netip.Prefix) *netlink.Route {
 	return r
 }
 
-// close takes the fabric down at one stroke: the kernel removes the links with the namespace, in its own time.
+// close takes the fabric down at one stroke: the kernel removes the links with the namespace, in its own time. Guests that stay
+// lose their links before it returns, or get back what was adopted.
 func (f *fabricNet) close() error {
-	for _, p := range f.ports {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(f.ports)) {
+		p := f.ports[name]
 		if p.stop != nil {
 			p.stop()
+		}
+		if p.foreign {
+			errs = append(errs, f.unplug(p))
 		}
 	}
 	for _, s := range f.sockets {
@@ -266,5 +283,5 @@ func (f *fabricNet) close() error {
 	if f.handle != nil {
 		f.handle.Close()
 	}
-	return f.ns.Close()
+	return errors.Join(append(errs, f.ns.Close())...)
 }

@@ -13,32 +13,46 @@ import (
 // guestNS is the namespace of a guest that stands.
 type guestNS struct {
 	guest
-	ns *netlab.Namespace
+	ns   *netlab.Namespace
+	made bool // by this plane, which takes it down
 }
 
 // openGuest makes a guest's namespace, or opens it where the model names one that exists.
 func (p *Plane) openGuest(want guest) error {
-	if p.guests[want.Path] != nil {
-		return nil
+	if have := p.guests[want.Path]; have != nil {
+		if have.Boot == want.Boot {
+			return nil
+		}
+		delete(p.guests, want.Path)
+		if err := have.close(); err != nil {
+			return err
+		}
 	}
-	ns, err := netlab.New(want.Path)
-	if errors.Is(err, os.ErrExist) {
-		ns, err = netlab.Open(want.Path)
-	}
+	g, err := makeGuest(want)
 	if err != nil {
 		return err
 	}
-	g := &guestNS{guest: want, ns: ns}
 	if err := g.boot(); err != nil {
-		return errors.Join(err, ns.Close())
+		return errors.Join(err, g.close())
 	}
 	p.guests[want.Path] = g
 	return nil
 }
 
+func makeGuest(want guest) (*guestNS, error) {
+	if want.Boot == 0 {
+		ns, err := netlab.New(want.Path)
+		if !errors.Is(err, os.ErrExist) {
+			return &guestNS{guest: want, ns: ns, made: true}, err
+		}
+	}
+	ns, err := netlab.Open(want.Path)
+	return &guestNS{guest: want, ns: ns}, err
+}
+
 // boot sets what a node's image sets before the first link is there.
 func (g *guestNS) boot() error {
-	if !g.Node {
+	if !g.Node || g.Boot > 0 {
 		return nil
 	}
 	profile := strconv.Itoa(g.Image.RPFilter)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
@@ -38,6 +39,7 @@ type Options struct {
 	// Image tells the image of an instance; nil gives every one rp_filter 1.
 	Image    func(vpc.Instance) Image
 	Metadata Metadata // nil: nobody answers at 169.254.169.254
+	Host     string   // path of the namespace that adopted links have their other ends in; "" is the program's own
 	Log      *slog.Logger
 }
 
@@ -51,6 +53,7 @@ type Plane struct {
 	synced  uint64                // number of the model's last change that is true in the kernel
 	guests  map[string]*guestNS   // by path
 	fabrics map[string]*fabricNet // by VPC id
+	hostNS  *netlab.Namespace     // opened at the first adoption
 }
 
 // New makes a plane that stands for nothing yet: the first Sync builds the world.
@@ -171,6 +174,10 @@ func (p *Plane) Close() error {
 	for path, g := range p.guests {
 		errs = append(errs, g.close())
 		delete(p.guests, path)
+	}
+	if p.hostNS != nil {
+		errs = append(errs, p.hostNS.Close())
+		p.hostNS = nil
 	}
 	p.serving.Wait()
 	return errors.Join(errs...)

@@ -46,6 +46,8 @@ type guest struct {
 	// Node tells instances from services and outside hosts: a node forwards for its pods, and its image has opinions.
 	Node  bool
 	Image Image
+	// Boot tells namespaces of one path apart; above 0, the namespace was adopted and is set up by others.
+	Boot int
 }
 
 // fabric is the network of one VPC.
@@ -81,6 +83,8 @@ type portIdentity struct {
 	Gateway  netip.Addr // the fabric's address on the port
 	Instance string     // id that instance metadata answers for on this port; "" for none
 	Up       bool       // the guest's end is configured as an image's DHCP client would do it
+	Boot     int        // of the guest
+	Adopted  bool       // the link exists: Link in the guest, its other end wherever links to adopt come from
 }
 
 // holds is all that is delivered to the port, primary first.
@@ -132,7 +136,7 @@ func (p *Plane) want() (world, error) {
 		}
 		instances[i.ID] = i
 		path := p.instancePath(i)
-		w.guests[path] = guest{Path: path, Node: true, Image: p.image(i)}
+		w.guests[path] = guest{Path: path, Node: true, Image: p.image(i), Boot: i.Guest.Boot}
 	}
 	enis := p.model.ENIs()
 	for _, e := range enis {
@@ -154,17 +158,23 @@ func (p *Plane) want() (world, error) {
 
 func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) port {
 	first := e.Attachment.Device == 0 && e.Attachment.Card == 0
+	link, adopted := guestLink(e.Attachment.Card, e.Attachment.Device), false
+	if first && instance.Guest.Link != "" {
+		link, adopted = instance.Guest.Link, true
+	}
 	return port{
 		portIdentity: portIdentity{
 			Name:     eniPort + tail(e.ID, nameLength-len(eniPort)-1),
 			Guest:    p.instancePath(instance),
-			Link:     guestLink(e.Attachment.Card, e.Attachment.Device),
+			Link:     link,
 			MAC:      e.MAC,
 			MTU:      vpcMTU,
 			Primary:  e.Primary,
 			Gateway:  subnet.Gateway(),
 			Instance: instance.ID,
 			Up:       first,
+			Boot:     instance.Guest.Boot,
+			Adopted:  adopted,
 		},
 		Secondary: secondaries(e),
 		Public:    e.Public,

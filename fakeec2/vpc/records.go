@@ -103,6 +103,7 @@ type Instance struct {
 	ImageID, State, Role          string // Role: name of the IAM role whose credentials the metadata serve, or ""
 	Namespace                     string // path of an existing network namespace to adopt, or ""
 	Name                          string // of the scenario; not an EC2 field
+	Guest                         Guest  // of an adopted namespace
 	ReservationID                 string // r-...: one launch
 	PrivateIP                     netip.Addr
 	LaunchTime                    time.Time
