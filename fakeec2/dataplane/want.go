@@ -28,6 +28,9 @@ const (
 	outsidePort = "out-" // the rules know outside ports by this prefix
 	peerPort    = "pcx-" // the rules know peerings by this prefix
 	nameLength  = 15
+
+	// fabricPrefix begins the name of a namespace that is a fabric.
+	fabricPrefix = "fabric-"
 )
 
 // transit is the fabric as outside hosts see it: the next hop of their routes. It is on no link.
@@ -121,7 +124,7 @@ func (p *Plane) want() (world, error) {
 	w := world{guests: map[string]guest{}, fabrics: map[string]fabric{}}
 	for _, n := range p.model.VPCs() {
 		w.fabrics[n.ID] = fabric{
-			Path: p.path("fabric-" + n.ID), CIDRs: n.CIDRs, Resolver: n.Resolver(), Ports: map[string]port{},
+			Path: p.path(fabricPrefix + n.ID), CIDRs: n.CIDRs, Resolver: n.Resolver(), Ports: map[string]port{},
 			Chains: map[string][]groupRule{}, Members: map[member]bool{}, Peers: map[string][]netip.Prefix{},
 		}
 	}

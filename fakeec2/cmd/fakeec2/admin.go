@@ -22,6 +22,7 @@ type state struct {
 	Services   []vpc.Service
 	Outsides   []vpc.Outside
 	Namespaces map[string]string // name -> path
+	Drops      map[string]uint64 // by reason
 }
 
 // faultChange is the body of POST /faults; its parts are done in this order.
@@ -41,14 +42,20 @@ func (v *server) admin() http.Handler {
 	mux.HandleFunc("POST /faults", v.postFaults)
 	mux.HandleFunc("GET /delays", v.getDelays)
 	mux.HandleFunc("POST /delays", v.postDelays)
+	v.actions(mux)
 	return mux
 }
 
 func (v *server) getState(w http.ResponseWriter, _ *http.Request) {
 	m := v.Model
+	drops, err := v.plane.Counters()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	reply(w, state{
 		Networks: m.VPCs(), Subnets: m.Subnets(), Groups: m.SecurityGroups(), Instances: m.Instances(), ENIs: m.ENIs(),
-		Services: m.Services(), Outsides: m.Outsides(), Namespaces: v.plane.Namespaces(),
+		Services: m.Services(), Outsides: m.Outsides(), Namespaces: v.plane.Namespaces(), Drops: drops,
 	})
 }
 

@@ -12,17 +12,21 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
 
 const usage = `usage: fakeec2 <command> --dir DIR [flags]
 
-  serve     build a world and serve it until SIGTERM or SIGINT
-  state     print what a served world holds
-  journal   print the EC2 requests so far
-  drops     print the packets dropped so far, by reason
-  help      print this
+  serve                                     build a world and serve it until SIGTERM or SIGINT
+  state                                     print what a served world holds, and the packets dropped
+  journal                                   print the EC2 requests so far
+  drops                                     print the packets dropped so far, by reason
+  fault add|list|clear                      spoil EC2 requests
+  instance run|adopt|terminate|announce     start and end instances; announce a spot interruption
+  eni create|attach|detach|delete|assign|unassign|modify
+  help                                      print this
 
 "fakeec2 <command> -h" lists a command's flags. Serving needs root, or a user namespace of one's own.
 
@@ -30,8 +34,14 @@ examples:
   fakeec2 serve --dir /run/fakeec2                          # the demo's world; prints one line of JSON when it stands
   fakeec2 serve --dir /run/fakeec2 --scenario world.yaml -v
   fakeec2 state --dir /run/fakeec2
-  curl --unix-socket /run/fakeec2/admin.sock http://fakeec2/faults \
-    -d '{"add":[{"name":"busy","action":"AssignPrivateIpAddresses","kind":"throttle","times":3}]}'
+  fakeec2 journal --dir /run/fakeec2 --since 120 --json
+  fakeec2 fault add --dir /run/fakeec2 --name busy --action AssignPrivateIpAddresses --kind throttle --times 3
+  fakeec2 fault clear --dir /run/fakeec2 --name busy
+  fakeec2 instance run --dir /run/fakeec2 --name node-c --subnet 10.0.1.0/24 --group nodes
+  fakeec2 instance adopt --dir /run/fakeec2 --name kind-worker --namespace /proc/4711/ns/net
+  fakeec2 instance announce --dir /run/fakeec2 --instance node-c --interrupt terminate --in 2m
+  fakeec2 eni create --dir /run/fakeec2 --subnet 10.0.1.0/24 --addresses 5
+  fakeec2 eni attach --dir /run/fakeec2 --eni eni-0123456789abcdef0 --instance node-c --device 1
 `
 
 // usageError is a command line that cannot be used.
@@ -72,6 +82,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return nil
+	}
+	if slices.Contains([]string{"fault", "instance", "eni"}, name) {
+		return control(ctx, name, args, stdout)
 	}
 	if _, known := views()[name]; known {
 		return show(ctx, name, args, stdout)

@@ -96,8 +96,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	defer admin.Close()
 	v := &server{World: world, log: log, dir: s.dir, ec2: ec2}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
-		Dir:      s.dir,
-		Image:    func(i vpc.Instance) dataplane.Image { return dataplane.Image{RPFilter: world.RPFilter[i.ID]} },
+		Dir: s.dir,
+		Image: func(i vpc.Instance) dataplane.Image {
+			if profile, known := world.RPFilter[i.ID]; known {
+				return dataplane.Image{RPFilter: profile}
+			}
+			return dataplane.Image{RPFilter: 1}
+		},
 		Metadata: imds.New(world.Model, imds.Options{Log: log}),
 		Log:      log,
 	})
@@ -136,22 +141,16 @@ func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error
 	return world, ec2, nil
 }
 
-// takeFolder makes the folder this program's own and listens on its admin socket. What a killed program left there is
-// removed; a folder whose socket still answers is another program's.
+// takeFolder makes the folder this program's own and listens on its admin socket. What a killed program left there, and in
+// namespaces of others, is removed; a folder whose socket still answers is another program's.
 func takeFolder(ctx context.Context, dir string) (net.Listener, error) {
 	socket := filepath.Join(dir, socketName)
 	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
 		conn.Close()
 		return nil, fmt.Errorf("serve in %s: another fakeec2 serves there", dir)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "netns", "*"))
-	if err != nil {
-		return nil, fmt.Errorf("look for namespaces in %s: %w", dir, err)
-	}
-	for _, path := range left {
-		if err := netlab.Remove(path); err != nil {
-			return nil, err
-		}
+	if err := dataplane.Sweep(dir); err != nil {
+		return nil, fmt.Errorf("clear %s of what a killed program left: %w", dir, err)
 	}
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove old admin socket: %w", err)

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,7 +23,14 @@ import (
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
 
-func TestMain(m *testing.M) { netlab.Main(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(serveVar); dir != "" { // one that a test may kill; its scenario lies beside the folder
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		defer stop()
+		os.Exit(command(ctx, []string{"serve", "--dir", dir, "--scenario", filepath.Join(filepath.Dir(dir), "world.yaml")}, os.Stdout, os.Stderr))
+	}
+	netlab.Main(m)
+}
 
 // patience is how long something may take on a busy machine.
 const patience = 10 * time.Second

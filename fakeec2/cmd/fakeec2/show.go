@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"net"
-	"net/http"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,7 +21,7 @@ import (
 // view prints one answer of the admin socket as text.
 type view struct {
 	path  string
-	print func(w io.Writer, body io.Reader) error
+	print func(w io.Writer, answer []byte) error
 }
 
 func views() map[string]view {
@@ -39,40 +36,37 @@ func views() map[string]view {
 func show(ctx context.Context, name string, args []string, stdout io.Writer) error {
 	v := views()[name]
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	dir := flags.String("dir", "", "folder of the served world (required)")
+	var a asker
+	a.dirFlag(flags)
+	raw := flags.Bool("json", false, "print the answer as JSON")
+	since := flags.Uint64("since", 0, "of the journal: the requests after this number")
 	if err := parseFlags(flags, args, stdout); err != nil {
 		return err
 	}
-	if *dir == "" {
+	if a.dir == "" {
 		return usageError(name + ": the flag --dir is required")
 	}
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(*dir, socketName))
-	}}}
-	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fakeec2"+v.path, nil)
-	if err != nil {
-		return fmt.Errorf("ask the served world: %w", err)
+	if *since > 0 {
+		v.path += "?since=" + strconv.FormatUint(*since, 10)
 	}
-	response, err := client.Do(request)
+	answer, err := a.ask(ctx, v.path, nil)
 	if err != nil {
-		return fmt.Errorf("ask the served world: %w", err)
+		return err
 	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		text, err := io.ReadAll(response.Body)
-		return errors.Join(fmt.Errorf("ask the served world: %s: %s", response.Status, text), err)
+	if *raw {
+		_, err := stdout.Write(answer)
+		return err
 	}
 	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
-	if err := v.print(table, response.Body); err != nil {
+	if err := v.print(table, answer); err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
 	return table.Flush()
 }
 
-func printState(w io.Writer, body io.Reader) error {
+func printState(w io.Writer, answer []byte) error {
 	var s state
-	if err := json.NewDecoder(body).Decode(&s); err != nil {
+	if err := json.Unmarshal(answer, &s); err != nil {
 		return err
 	}
 	for _, n := range s.Networks {
@@ -88,7 +82,7 @@ func printState(w io.Writer, body io.Reader) error {
 		fmt.Fprintf(w, "outside\t%s\t%s\n", x.Name, x.Addr)
 	}
 	for _, i := range s.Instances {
-		fmt.Fprintf(w, "instance\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.ID, i.Type, i.State, i.PrivateIP)
+		printInstance(w, i)
 		for _, e := range s.ENIs {
 			if e.Attachment != nil && e.Attachment.InstanceID == i.ID {
 				printENI(w, e)
@@ -100,11 +94,27 @@ func printState(w io.Writer, body io.Reader) error {
 			printENI(w, e)
 		}
 	}
+	for _, reason := range byCount(s.Drops) {
+		if s.Drops[reason] > 0 {
+			fmt.Fprintf(w, "drops\t%s\t%d\n", reason, s.Drops[reason])
+		}
+	}
 	return nil
+}
+
+func printInstance(w io.Writer, i vpc.Instance) {
+	adopted := ""
+	if i.Guest.Link != "" {
+		adopted = "adopted " + i.Guest.Link + " of " + i.Namespace
+	}
+	fmt.Fprintf(w, "instance\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.ID, i.Type, i.State, i.PrivateIP, adopted)
 }
 
 func printENI(w io.Writer, e vpc.ENI) {
 	where := e.Status
+	if e.TrunkID != "" {
+		where = fmt.Sprintf("VLAN %d of %s", e.VLAN, e.TrunkID)
+	}
 	if a := e.Attachment; a != nil {
 		link := "no link"
 		if a.Link {
@@ -116,7 +126,11 @@ func printENI(w io.Writer, e vpc.ENI) {
 	if e.Public.IsValid() {
 		public = "public " + e.Public.String()
 	}
-	fmt.Fprintf(w, "  eni\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.MAC, where, addresses(e), public)
+	check := ""
+	if !e.SourceDestCheck {
+		check = "no source check"
+	}
+	fmt.Fprintf(w, "  eni\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.MAC, where, strings.Join(e.Groups, " "), addresses(e), public, check)
 }
 
 func addresses(e vpc.ENI) string {
@@ -124,12 +138,21 @@ func addresses(e vpc.ENI) string {
 	for _, a := range e.Addresses() {
 		all = append(all, a.String())
 	}
+	for _, p := range e.Prefixes {
+		all = append(all, p.String())
+	}
+	for _, a := range e.IPv6 {
+		all = append(all, a.String())
+	}
+	for _, p := range e.IPv6Prefixes {
+		all = append(all, p.String())
+	}
 	return strings.Join(all, " ")
 }
 
-func printJournal(w io.Writer, body io.Reader) error {
+func printJournal(w io.Writer, answer []byte) error {
 	var entries []ec2api.Entry
-	if err := json.NewDecoder(body).Decode(&entries); err != nil {
+	if err := json.Unmarshal(answer, &entries); err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -147,14 +170,20 @@ func printJournal(w io.Writer, body io.Reader) error {
 	return nil
 }
 
-func printDrops(w io.Writer, body io.Reader) error {
+func printDrops(w io.Writer, answer []byte) error {
 	var counters map[string]uint64
-	if err := json.NewDecoder(body).Decode(&counters); err != nil {
+	if err := json.Unmarshal(answer, &counters); err != nil {
 		return err
 	}
-	byCount := func(a, b string) int { return cmp.Or(cmp.Compare(counters[b], counters[a]), strings.Compare(a, b)) }
-	for _, reason := range slices.SortedFunc(maps.Keys(counters), byCount) {
+	for _, reason := range byCount(counters) {
 		fmt.Fprintf(w, "%s\t%d\n", reason, counters[reason])
 	}
 	return nil
+}
+
+// byCount gives the reasons, the most frequent first.
+func byCount(counters map[string]uint64) []string {
+	return slices.SortedFunc(maps.Keys(counters), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counters[b], counters[a]), strings.Compare(a, b))
+	})
 }

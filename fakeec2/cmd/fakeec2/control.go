@@ -1,0 +1,286 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
+	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
+)
+
+// verb is a command that changes a served world. define adds its flags and gives what makes the request's body of them.
+type verb struct {
+	path   string
+	help   string
+	define func(*flag.FlagSet) func() any
+	print  func(w io.Writer, answer []byte) error
+}
+
+// verbs are the commands of two words.
+func verbs() map[string]verb {
+	return map[string]verb{
+		"fault add":   {"/faults", "put a fault in force", faultAdd, printFaults},
+		"fault list":  {"/faults", "print the faults and how often each hit", nil, printFaults},
+		"fault clear": {"/faults", "remove all faults, or those of --name", faultClear, printFaults},
+
+		"instance run":       {"/instances/run", "start an instance with a namespace", instanceRun, printOutcome},
+		"instance adopt":     {"/instances/adopt", "make an instance of a container, or of one that was restarted", instanceAdopt, printOutcome},
+		"instance terminate": {"/instances/terminate", "end an instance; what was adopted is given back", instanceTerminate, printOutcome},
+		"instance announce":  {"/instances/announce", "announce a spot interruption or rebalance in the metadata, or take it back", instanceAnnounce, printOutcome},
+
+		"eni create":   {"/enis/create", "create an ENI", eniCreate, printOutcome},
+		"eni attach":   {"/enis/attach", "attach an ENI to an instance", eniAttach, printOutcome},
+		"eni detach":   {"/enis/detach", "detach an ENI", eniDetach, printOutcome},
+		"eni delete":   {"/enis/delete", "delete an ENI", eniDelete, printOutcome},
+		"eni assign":   {"/enis/assign", "give an ENI more addresses or prefixes", eniAssign, printOutcome},
+		"eni unassign": {"/enis/unassign", "take addresses or prefixes from an ENI", eniUnassign, printOutcome},
+		"eni modify":   {"/enis/modify", "replace an ENI's security groups, or turn its source/destination check off or on", eniModify, printOutcome},
+	}
+}
+
+// control carries out a command of two words.
+func control(ctx context.Context, group string, args []string, stdout io.Writer) error {
+	if len(args) == 0 || slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
+		printVerbs(stdout, group)
+		if len(args) == 0 {
+			return usageError(group + ": which command?")
+		}
+		return nil
+	}
+	name := group + " " + args[0]
+	v, known := verbs()[name]
+	if !known {
+		return usageError(fmt.Sprintf("unknown command %q", name))
+	}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	var a asker
+	a.dirFlag(flags)
+	body := func() any { return nil }
+	if v.define != nil {
+		body = v.define(flags)
+	}
+	if err := parseFlags(flags, args[1:], stdout); err != nil {
+		return err
+	}
+	if a.dir == "" {
+		return usageError(name + ": the flag --dir is required")
+	}
+	answer, err := a.ask(ctx, v.path, body())
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', 0)
+	if err := v.print(table, answer); err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	return table.Flush()
+}
+
+func printVerbs(w io.Writer, group string) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, name := range slices.Sorted(maps.Keys(verbs())) {
+		if strings.HasPrefix(name, group+" ") {
+			fmt.Fprintf(table, "fakeec2 %s\t%s\n", name, verbs()[name].help)
+		}
+	}
+	_ = table.Flush() // the terminal's
+}
+
+func faultAdd(flags *flag.FlagSet) func() any {
+	var f scenario.Fault
+	var delay time.Duration
+	flags.StringVar(&f.Name, "name", "", "name of the fault")
+	flags.StringVar(&f.Action, "action", "", "EC2 action that it hits; default all")
+	flags.StringVar(&f.Resource, "resource", "", "value of any parameter that it hits; default all")
+	flags.StringVar((*string)(&f.Kind), "kind", string(fault.Error), "what it does")
+	flags.StringVar(&f.Code, "code", "", "EC2 error code of kind error")
+	flags.StringVar(&f.Message, "message", "", "message of kind error")
+	flags.IntVar(&f.Status, "status", 0, "HTTP status of kind error; default the code's")
+	flags.DurationVar(&delay, "delay", 0, "how long a delay takes")
+	flags.IntVar(&f.First, "first", 0, "the first matching request that it hits; default 1")
+	flags.IntVar(&f.Times, "times", 0, "how many requests it hits; 0 is all")
+	return func() any {
+		f.Delay = scenario.Duration(delay)
+		return faultChange{Add: []scenario.Fault{f}}
+	}
+}
+
+func faultClear(flags *flag.FlagSet) func() any {
+	var names []string
+	listVar(flags, &names, "name", "fault to remove; may be given more than once")
+	return func() any { return faultChange{Clear: len(names) == 0, Remove: names} }
+}
+
+// runFlags are the flags that run and adopt share.
+func runFlags(flags *flag.FlagSet, r *runRequest) {
+	flags.StringVar(&r.Name, "name", "", "name of the instance")
+	flags.StringVar(&r.Type, "type", "", "instance type; default "+defaultType)
+	flags.StringVar(&r.Subnet, "subnet", "", "id or range of its subnet")
+	addrVar(flags, &r.Public, "public", "public address of the primary one")
+	listVar(flags, &r.Groups, "group", "security group, by id or name; may be given more than once; default \"default\"")
+	flags.StringVar(&r.Role, "role", "", "IAM role whose credentials the metadata serve")
+	flags.IntVar(&r.HopLimit, "hop-limit", 0, "hop limit of metadata tokens, 1 to 64; default 1")
+	flags.BoolVar(&r.TokensRequired, "tokens-required", false, "metadata of version 2 only")
+}
+
+func instanceRun(flags *flag.FlagSet) func() any {
+	var r runRequest
+	runFlags(flags, &r)
+	addrVar(flags, &r.Address, "address", "primary address; default: drawn")
+	return func() any { return r }
+}
+
+func instanceAdopt(flags *flag.FlagSet) func() any {
+	var r runRequest
+	runFlags(flags, &r)
+	flags.StringVar(&r.Namespace, "namespace", "", "path of the container's network namespace, such as /proc/<pid>/ns/net")
+	flags.StringVar(&r.Link, "link", "eth0", "the container's link; its address and MAC become the primary ENI's")
+	return func() any { return r }
+}
+
+func instanceTerminate(flags *flag.FlagSet) func() any {
+	var r instanceRequest
+	flags.StringVar(&r.Instance, "instance", "", "id or name")
+	return func() any { return r }
+}
+
+func instanceAnnounce(flags *flag.FlagSet) func() any {
+	var r announceRequest
+	in := 2 * time.Minute
+	flags.StringVar(&r.Instance, "instance", "", "id or name")
+	flags.StringVar(&r.Interrupt, "interrupt", "", "announce an interruption: terminate, stop or hibernate")
+	flags.DurationVar(&in, "in", in, "time until the interruption")
+	flags.BoolVar(&r.Rebalance, "rebalance", false, "announce a rebalance recommendation")
+	return func() any {
+		r.InSeconds = int(in.Seconds())
+		return r
+	}
+}
+
+func eniCreate(flags *flag.FlagSet) func() any {
+	var r createRequest
+	flags.StringVar(&r.Subnet, "subnet", "", "id or range of its subnet")
+	flags.StringVar(&r.Description, "description", "", "description")
+	flags.StringVar(&r.Type, "type", "", "interface, trunk, branch, efa or efa-only; default interface")
+	listVar(flags, &r.Groups, "group", "security group, by id or name; may be given more than once; default \"default\"")
+	flags.IntVar(&r.Addresses, "addresses", 0, "secondary addresses")
+	flags.IntVar(&r.Prefixes, "prefixes", 0, "IPv4 prefixes")
+	return func() any { return r }
+}
+
+func eniAttach(flags *flag.FlagSet) func() any {
+	var r attachRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	flags.StringVar(&r.Instance, "instance", "", "id or name")
+	flags.IntVar(&r.Device, "device", 1, "device index")
+	flags.IntVar(&r.Card, "card", 0, "network card")
+	return func() any { return r }
+}
+
+func eniDetach(flags *flag.FlagSet) func() any {
+	var r eniRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	flags.BoolVar(&r.Force, "force", false, "also while it is attaching")
+	return func() any { return r }
+}
+
+func eniDelete(flags *flag.FlagSet) func() any {
+	var r eniRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	return func() any { return r }
+}
+
+func eniAssign(flags *flag.FlagSet) func() any {
+	var r assignRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	flags.IntVar(&r.Count, "count", 0, "addresses to draw")
+	flags.IntVar(&r.Prefixes, "prefixes", 0, "IPv4 prefixes to draw")
+	holdings(flags, &r)
+	return func() any { return r }
+}
+
+func eniUnassign(flags *flag.FlagSet) func() any {
+	var r assignRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	holdings(flags, &r)
+	return func() any { return r }
+}
+
+// holdings are given addresses and prefixes.
+func holdings(flags *flag.FlagSet, r *assignRequest) {
+	flags.Func("address", "IPv4 address; may be given more than once", func(text string) error {
+		a, err := netip.ParseAddr(text)
+		r.Addresses = append(r.Addresses, a)
+		return err
+	})
+	flags.Func("prefix", "IPv4 prefix; may be given more than once", func(text string) error {
+		p, err := netip.ParsePrefix(text)
+		r.Blocks = append(r.Blocks, p)
+		return err
+	})
+}
+
+func eniModify(flags *flag.FlagSet) func() any {
+	var r modifyRequest
+	flags.StringVar(&r.ENI, "eni", "", "id")
+	listVar(flags, &r.Groups, "group", "security group, by id or name; may be given more than once")
+	flags.BoolFunc("check", "source/destination check: --check=false turns it off", func(text string) error {
+		on := text != "false"
+		r.Check = &on
+		return nil
+	})
+	return func() any { return r }
+}
+
+func listVar(flags *flag.FlagSet, list *[]string, name, help string) {
+	flags.Func(name, help, func(text string) error {
+		*list = append(*list, text)
+		return nil
+	})
+}
+
+func addrVar(flags *flag.FlagSet, addr *netip.Addr, name, help string) {
+	flags.Func(name, help, func(text string) error {
+		var err error
+		*addr, err = netip.ParseAddr(text)
+		return err
+	})
+}
+
+func printOutcome(w io.Writer, answer []byte) error {
+	var done outcome
+	if err := json.Unmarshal(answer, &done); err != nil {
+		return err
+	}
+	switch {
+	case done.Instance != nil:
+		printInstance(w, *done.Instance)
+	case done.ENI != nil:
+		printENI(w, *done.ENI)
+	default:
+		fmt.Fprintln(w, "gone")
+	}
+	return nil
+}
+
+func printFaults(w io.Writer, answer []byte) error {
+	var states []fault.State
+	if err := json.Unmarshal(answer, &states); err != nil {
+		return err
+	}
+	for _, s := range states {
+		fmt.Fprintf(w, "fault\t%s\t%s\t%s\t%s\t%s\t%d of %d requests hit\n",
+			s.Name, s.Kind, cmp.Or(s.Action, "every action"), cmp.Or(s.Resource, "every resource"), s.Code, s.Hits, s.Matched)
+	}
+	return nil
+}
