@@ -35,6 +35,7 @@ type standingPort struct {
 	port
 	index int                // of the fabric's end
 	stop  context.CancelFunc // ends the metadata server; nil without one
+	stop6 context.CancelFunc // the same at the IPv6 endpoint
 
 	adoption string // file of an adopted link, "" for one that the plane made
 	foreign  bool   // the guest outlives the plane
@@ -141,7 +142,7 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 		return err
 	}
 	have.Publics = next.Publics
-	return nil
+	return p.followMetadata6(f, g, have, next)
 }
 
 // nextIndex gives each port an interface index that no guest's own count reaches, so that the two ends of a pair differ
@@ -201,7 +202,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 		return err
 	}
 	if made.Instance != "" && p.options.Metadata != nil {
-		if err := p.serveMetadata(f, made); err != nil {
+		if made.stop, err = p.serveMetadata(f, made, netip.AddrPortFrom(metadataAddr, metadataPort)); err != nil {
 			return err
 		}
 	}
@@ -213,9 +214,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 
 // unplug removes a port. Addresses, neighbours and routes go with the link, and so does the guest's end.
 func (f *fabricNet) unplug(have *standingPort) error {
-	if have.stop != nil {
-		have.stop()
-	}
+	have.stopServing()
 	remove := func() error { return gone(netlab.DelLink(f.ns, have.Name)) }
 	if have.adoption != "" {
 		remove = func() error { return giveBack(have.adoption) }
@@ -226,6 +225,14 @@ func (f *fabricNet) unplug(have *standingPort) error {
 	// Not found is as good: somebody deleted the guest's end, or the guest's namespace ended.
 	delete(f.ports, have.Name)
 	return nil
+}
+
+func (p *standingPort) stopServing() {
+	for _, stop := range []context.CancelFunc{p.stop, p.stop6} {
+		if stop != nil {
+			stop()
+		}
+	}
 }
 
 // route sends an address or prefix to its port. The primary is on the link; the others go via the primary, whose neighbour
@@ -267,9 +274,7 @@ func (f *fabricNet) close() error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(f.ports)) {
 		p := f.ports[name]
-		if p.stop != nil {
-			p.stop()
-		}
+		p.stopServing()
 		if p.foreign {
 			errs = append(errs, f.unplug(p))
 		}

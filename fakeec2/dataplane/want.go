@@ -68,9 +68,11 @@ type fabric struct {
 type port struct {
 	portIdentity
 	Secondary []netip.Prefix // beside Primary, ascending: single addresses and /28 prefixes
-	Public    netip.Addr     // associated with Primary at the internet gateway; zero if none
-	Unchecked bool           // the source/destination check is off
-	Publics   []netip.Addr   // of an outside port: every public address of the VPC, ascending
+	// Metadata6 is the guest's IPv6 address where metadata answer at the IPv6 endpoint, too; else zero.
+	Metadata6 netip.Addr
+	Public    netip.Addr   // associated with Primary at the internet gateway; zero if none
+	Unchecked bool         // the source/destination check is off
+	Publics   []netip.Addr // of an outside port: every public address of the VPC, ascending
 	// Egress and Ingress are the chains of the ENI's security groups; "" where nothing is checked.
 	Egress, Ingress string
 }
@@ -165,7 +167,12 @@ func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) por
 	if first && instance.Guest.Link != "" {
 		link, adopted = instance.Guest.Link, true
 	}
+	var six netip.Addr
+	if instance.MetadataIPv6 && len(e.IPv6) > 0 {
+		six = e.IPv6[0]
+	}
 	return port{
+		Metadata6: six,
 		portIdentity: portIdentity{
 			Name:     eniPort + tail(e.ID, nameLength-len(eniPort)-1),
 			Guest:    p.instancePath(instance),

@@ -1,8 +1,10 @@
 package imds
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -35,7 +37,7 @@ type identity struct {
 func (s *Server) identityDocument(i vpc.Instance) string {
 	return document(identity{
 		AccountID: s.model.Account(), Architecture: "x86_64", AvailabilityZone: i.AZ, ImageID: i.ImageID, InstanceID: i.ID,
-		InstanceType: i.Type, PendingTime: stamp(i.LaunchTime), PrivateIP: i.PrivateIP.String(), Region: s.model.Region(),
+		InstanceType: i.Type, PendingTime: stamp(i.LaunchTime), PrivateIP: address(i.PrivateIP), Region: s.model.Region(),
 		Version: "2017-09-30",
 	})
 }
@@ -74,6 +76,46 @@ func document(v any) string {
 	if err != nil {
 		// Only strings go in, and every string can be printed.
 		panic(fmt.Sprintf("print metadata document: %v", err))
+	}
+	return string(text)
+}
+
+// address is "" for none.
+func address(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// signature stands for a signature of the identity document. It is visibly fake: nothing here has Amazon's keys.
+func signature(kind, instance string) string {
+	return base64.StdEncoding.EncodeToString([]byte("fake " + kind + " of the identity document of " + instance))
+}
+
+// putNotices adds what is announced to the instance; nothing is there otherwise (404). Source: EC2 user guide, "Spot Instance
+// interruption notices" and "EC2 instance rebalance recommendations".
+func putNotices(put func(path, content string), n vpc.Notices) {
+	if !n.InterruptionAt.IsZero() {
+		put("spot/instance-action", oneLine(struct {
+			Action string `json:"action"`
+			Time   string `json:"time"`
+		}{n.InterruptionAction, stamp(n.InterruptionAt)}))
+		if n.InterruptionAction == "terminate" {
+			put("spot/termination-time", stamp(n.InterruptionAt))
+		}
+	}
+	if !n.RebalanceAt.IsZero() {
+		put("events/recommendations/rebalance", oneLine(struct {
+			NoticeTime string `json:"noticeTime"`
+		}{stamp(n.RebalanceAt)}))
+	}
+}
+
+func oneLine(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("print metadata document: %v", err)) // only strings go in
 	}
 	return string(text)
 }

@@ -4,13 +4,12 @@
 // the lag that is set there. It never looks at a source address to tell who asks: pod addresses are legal sources, so the
 // instance comes with the listener (Serve) or with the request's context (WithInstance).
 //
-// Start reading at Server; token.go has the rules of tokens, tree.go the paths.
+// Start reading at Server; token.go has the rules of tokens, tree.go the paths, throttle.go the limit of requests.
 package imds
 
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"golang.org/x/net/ipv4"
+	"golang.org/x/net/ipv6"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
@@ -37,13 +37,15 @@ type Options struct {
 	Now    func() time.Time // default time.Now
 	Random io.Reader        // for tokens; default crypto/rand
 	Log    *slog.Logger
+	Limit  Limit // of each instance; the zero Limit is none
 }
 
 // Server answers for all instances of one model.
 type Server struct {
-	model   *vpc.VPC
-	options Options
-	tokens  tokens
+	model    *vpc.VPC
+	options  Options
+	tokens   tokens
+	throttle throttles
 }
 
 // New makes a server; it serves what Serve and ServeHTTP are given.
@@ -57,7 +59,9 @@ func New(model *vpc.VPC, options Options) *Server {
 	if options.Log == nil {
 		options.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{model: model, options: options, tokens: tokens{random: options.Random, issued: map[string]grant{}}}
+	s := &Server{model: model, options: options, tokens: tokens{random: options.Random, issued: map[string]grant{}}}
+	s.SetLimit(options.Limit)
+	return s
 }
 
 type (
@@ -85,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, instance string, listener net.Listen
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	err := server.Serve(listener)
-	if ctx.Err() != nil && errors.Is(err, http.ErrServerClosed) {
+	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return fmt.Errorf("serve metadata of %s: %w", instance, err)
@@ -97,9 +101,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, _ := r.Context().Value(instanceKey{}).(string)
 	now := s.options.Now()
 	s.model.Advance(now) // the lag of metadata is judged at the model's time
-	instance, enis, known := s.model.Metadata(id)
-	if !known {
+	instance, enis, known := s.model.MetadataENIs(id)
+	switch {
+	case !known:
 		refuse(w, http.StatusNotFound)
+		return
+	case instance.MetadataOff:
+		refuse(w, http.StatusForbidden)
+		return
+	case !s.throttle.allow(id, now):
+		refuse(w, http.StatusServiceUnavailable)
 		return
 	}
 	if r.URL.Path == tokenPath {
@@ -157,7 +168,13 @@ func setTTL(ctx context.Context, ttl int) {
 	if !ok {
 		return
 	}
-	_ = ipv4.NewConn(conn).SetTTL(ttl) // fails only on a connection that is gone already
+	local, _ := conn.LocalAddr().(*net.TCPAddr)
+	// Both fail only on a connection that is gone already.
+	if local != nil && local.IP.To4() == nil {
+		_ = ipv6.NewConn(conn).SetHopLimit(ttl)
+		return
+	}
+	_ = ipv4.NewConn(conn).SetTTL(ttl)
 }
 
 // answer writes a body as metadata do: plain text without a newline at the end.

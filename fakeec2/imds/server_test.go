@@ -138,7 +138,7 @@ func TestPaths(t *testing.T) {
 		{l.a.ID, "local-hostname", "ip-10-0-1-10.us-west-2.compute.internal"},
 		{l.a.ID, "public-ipv4", "198.51.100.10"},
 		{l.a.ID, "network/interfaces/macs/", "02:00:00:00:00:0a/"},
-		{l.a.ID, a, "device-number\ninterface-id\nipv4-associations/\nlocal-hostname\nlocal-ipv4s\nmac\nowner-id\npublic-ipv4s\n" +
+		{l.a.ID, a, "device-number\ninterface-id\nipv4-associations/\nlocal-hostname\nlocal-ipv4s\nmac\nowner-id\npublic-hostname\npublic-ipv4s\n" +
 			"security-group-ids\nsecurity-groups\nsubnet-id\nsubnet-ipv4-cidr-block\nvpc-id\nvpc-ipv4-cidr-block\nvpc-ipv4-cidr-blocks"},
 		{l.a.ID, a + "device-number", "0"},
 		{l.a.ID, a + "subnet-id", "subnet-00000001"},
@@ -150,6 +150,11 @@ func TestPaths(t *testing.T) {
 		{l.a.ID, a + "security-group-ids", "sg-00000001"},
 		{l.a.ID, a + "security-groups", "default"},
 		{l.a.ID, a + "ipv4-associations/198.51.100.10", "10.0.1.10"},
+		{l.a.ID, a + "public-hostname", "ec2-198-51-100-10.us-west-2.compute.amazonaws.com"},
+		{l.a.ID, "public-hostname", "ec2-198-51-100-10.us-west-2.compute.amazonaws.com"},
+		{l.a.ID, "services/partition", "aws"},
+		{l.a.ID, "system", "nitro"},
+		{l.a.ID, "block-device-mapping/", "ami\nroot"},
 		{l.a.ID, "iam/security-credentials/", "node"},
 		{l.b.ID, "mac", "02:00:00:00:00:0b"},
 		{l.b.ID, b + "network-card", "0"},
@@ -166,6 +171,8 @@ func TestPaths(t *testing.T) {
 	for _, path := range []string{
 		"/latest/meta-data/nothing", "/latest/meta-data/" + a + "network-card", "/latest/meta-data/" + a + "ipv4-prefix",
 		"/latest/meta-data/" + a + "ipv6s", "/latest/meta-data/" + b + "mac", "/latest/meta-data/spot/instance-action",
+		"/latest/meta-data/spot/termination-time", "/latest/meta-data/events/recommendations/rebalance", "/latest/meta-data/events/maintenance/scheduled",
+		"/latest/meta-data/tags/instance", "/latest/meta-data/ipv6", "/latest/meta-data/" + a + "ipv6-prefix",
 		"/latest/user-data", "/never/meta-data/mac",
 	} {
 		status, body, _ := l.do(l.a.ID, "GET", path, tokenHeader, l.token(l.a.ID))

@@ -3,6 +3,7 @@ package imds
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,9 @@ func (l leaves) get(path string) (string, bool) {
 			continue
 		}
 		name, _, isDirectory := strings.Cut(rest, "/")
+		if name == "" {
+			continue // a directory that is listed without leaves
+		}
 		if isDirectory {
 			name += "/"
 		}
@@ -59,44 +63,25 @@ func (l leaves) get(path string) (string, bool) {
 }
 
 // leaves builds an instance's tree. It is built for each request: a few dozen strings, and never stale.
-func (s *Server) leaves(instance vpc.Instance, enis []vpc.ENI, now time.Time) leaves {
+func (s *Server) leaves(instance vpc.Instance, enis []vpc.MetadataENI, now time.Time) leaves {
 	l := leaves{}
 	put := func(path, content string) { l["meta-data/"+path] = content }
-	host := vpc.PrivateDNSName(s.model.Region(), instance.PrivateIP)
-	for path, content := range map[string]string{
-		"ami-id":                      instance.ImageID,
-		"ami-launch-index":            "0",
-		"hostname":                    host,
-		"instance-id":                 instance.ID,
-		"instance-life-cycle":         "on-demand",
-		"instance-type":               instance.Type,
-		"local-hostname":              host,
-		"placement/availability-zone": instance.AZ,
-		"placement/region":            s.model.Region(),
-		"profile":                     "default-hvm",
-		"services/domain":             "amazonaws.com",
-		"services/partition":          "aws",
-	} {
-		put(path, content)
-	}
-	for key, content := range instance.Tags {
-		if !strings.Contains(key, "/") { // EC2 refuses to show such tags at all
-			put("tags/instance/"+key, content)
-		}
-	}
+	s.putInstance(put, instance)
+	putNotices(put, instance.Notices)
 	for _, e := range enis {
-		s.putENI(put, instance, e)
-		if e.Attachment == nil || e.Attachment.Device != 0 || e.Attachment.Card != 0 {
+		if e.Bare {
+			put(macs+e.MAC+"/", "") // listed, and nothing below: a leaf of this name cannot be asked for
 			continue
 		}
-		put("mac", e.MAC)
-		put("local-ipv4", e.Primary.String())
-		put("security-groups", strings.Join(s.groupNames(e), "\n"))
-		if e.Public.IsValid() {
-			put("public-ipv4", e.Public.String())
+		s.putENI(put, instance, e)
+		if e.Attachment != nil && e.Attachment.Device == 0 && e.Attachment.Card == 0 {
+			s.putPrimary(put, e.ENI)
 		}
 	}
 	l["dynamic/instance-identity/document"] = s.identityDocument(instance)
+	for _, name := range []string{"signature", "pkcs7", "rsa2048"} {
+		l["dynamic/instance-identity/"+name] = signature(name, instance.ID)
+	}
 	if instance.Role != "" {
 		put("iam/info", s.profileInfo(instance))
 		put("iam/security-credentials/"+instance.Role, credentials(instance, now))
@@ -104,20 +89,91 @@ func (s *Server) leaves(instance vpc.Instance, enis []vpc.ENI, now time.Time) le
 	return l
 }
 
+// macs is the directory of all ENIs.
+const macs = "network/interfaces/macs/"
+
+func (s *Server) putInstance(put func(path, content string), instance vpc.Instance) {
+	for path, content := range map[string]string{
+		"ami-id":                             instance.ImageID,
+		"ami-launch-index":                   "0",
+		"ami-manifest-path":                  "(unknown)",
+		"autoscaling/target-lifecycle-state": "InService",
+		"block-device-mapping/ami":           "/dev/xvda",
+		"block-device-mapping/root":          "/dev/xvda",
+		"instance-action":                    "none",
+		"instance-id":                        instance.ID,
+		"instance-life-cycle":                "on-demand",
+		"instance-type":                      instance.Type,
+		"placement/availability-zone":        instance.AZ,
+		"placement/region":                   s.model.Region(),
+		"profile":                            "default-hvm",
+		"reservation-id":                     instance.ReservationID,
+		"services/domain":                    "amazonaws.com",
+		"services/partition":                 "aws",
+	} {
+		put(path, content)
+	}
+	if instance.Limits.Hypervisor != "" {
+		put("system", instance.Limits.Hypervisor)
+	}
+	if instance.PrivateIP.IsValid() {
+		host := vpc.PrivateDNSName(s.model.Region(), instance.PrivateIP)
+		put("hostname", host)
+		put("local-hostname", host)
+	}
+	if !instance.MetadataTags {
+		return
+	}
+	for key, content := range instance.Tags {
+		if !strings.Contains(key, "/") { // EC2 refuses to show such tags at all
+			put("tags/instance/"+key, content)
+		}
+	}
+}
+
+// putPrimary adds the leaves that say of the instance what is true of its primary ENI.
+func (s *Server) putPrimary(put func(path, content string), e vpc.ENI) {
+	put("mac", e.MAC)
+	put("security-groups", strings.Join(s.groupNames(e), "\n"))
+	if e.Primary.IsValid() {
+		put("local-ipv4", e.Primary.String())
+	}
+	if len(e.IPv6) > 0 {
+		put("ipv6", e.IPv6[0].String())
+	}
+	if e.Public.IsValid() {
+		put("public-ipv4", e.Public.String())
+		put("public-hostname", publicName(s.model.Region(), e.Public))
+	}
+}
+
 // putENI adds an ENI's leaves. Those that have nothing to say are absent (404), as on real instances.
-func (s *Server) putENI(put func(path, content string), instance vpc.Instance, e vpc.ENI) {
-	leaf := func(name, content string) { put("network/interfaces/macs/"+e.MAC+"/"+name, content) }
+func (s *Server) putENI(put func(path, content string), instance vpc.Instance, e vpc.MetadataENI) {
+	leaf := func(name, content string) {
+		if content != "" {
+			put(macs+e.MAC+"/"+name, content)
+		}
+	}
 	leaf("interface-id", e.ID)
 	leaf("mac", e.MAC)
 	leaf("owner-id", s.model.Account())
 	leaf("subnet-id", e.SubnetID)
 	leaf("vpc-id", e.VPCID)
-	leaf("local-hostname", vpc.PrivateDNSName(s.model.Region(), e.Primary))
 	leaf("local-ipv4s", lines(e.Addresses()))
+	leaf("ipv4-prefix", lines(e.Prefixes))
+	leaf("ipv6s", lines(e.IPv6))
+	leaf("ipv6-prefix", lines(e.IPv6Prefixes))
 	leaf("security-group-ids", strings.Join(e.Groups, "\n"))
-	leaf("security-groups", strings.Join(s.groupNames(e), "\n"))
+	leaf("security-groups", strings.Join(s.groupNames(e.ENI), "\n"))
+	if e.Primary.IsValid() {
+		leaf("local-hostname", vpc.PrivateDNSName(s.model.Region(), e.Primary))
+	}
 	if e.Attachment != nil {
-		leaf("device-number", strconv.Itoa(e.Attachment.Device))
+		device := e.Attachment.Device
+		if e.DeviceUnknown {
+			device = 0 // not propagated yet
+		}
+		leaf("device-number", strconv.Itoa(device))
 		if len(instance.Limits.Cards) > 1 {
 			// AWS documents network-card-index; real instances are reported to serve network-card, which is what CNIs read.
 			leaf("network-card", strconv.Itoa(e.Attachment.Card))
@@ -125,18 +181,34 @@ func (s *Server) putENI(put func(path, content string), instance vpc.Instance, e
 		}
 	}
 	if subnet, known := s.model.Subnet(e.SubnetID); known {
-		leaf("subnet-ipv4-cidr-block", subnet.CIDR.String())
+		if subnet.CIDR.IsValid() {
+			leaf("subnet-ipv4-cidr-block", subnet.CIDR.String())
+		}
+		if subnet.IPv6CIDR.IsValid() {
+			leaf("subnet-ipv6-cidr-blocks", subnet.IPv6CIDR.String())
+		}
 	}
 	for _, n := range s.model.VPCs() {
 		if n.ID == e.VPCID {
 			leaf("vpc-ipv4-cidr-block", n.CIDRs[0].String())
 			leaf("vpc-ipv4-cidr-blocks", lines(n.CIDRs))
+			leaf("vpc-ipv6-cidr-blocks", lines(n.IPv6CIDRs))
 		}
 	}
 	if e.Public.IsValid() {
 		leaf("public-ipv4s", e.Public.String())
+		leaf("public-hostname", publicName(s.model.Region(), e.Public))
 		leaf("ipv4-associations/"+e.Public.String(), e.Primary.String())
 	}
+}
+
+// publicName is the name that EC2 gives a public address in a region.
+func publicName(region string, addr netip.Addr) string {
+	zone := region + ".compute.amazonaws.com"
+	if region == "us-east-1" { // the oldest region kept its first zone
+		zone = "compute-1.amazonaws.com"
+	}
+	return "ec2-" + strings.ReplaceAll(addr.String(), ".", "-") + "." + zone
 }
 
 // groupNames are the names of an ENI's security groups, in the order of their ids.

@@ -103,13 +103,16 @@ func Neigh(n *Namespace, link string, addr netip.Addr, mac net.HardwareAddr) err
 	return nil
 }
 
-// AddAddr puts an address on a link.
+// AddAddr puts an address on a link. An IPv6 address is good at once: nobody is asked whether it is taken, which takes a second.
 func AddAddr(n *Namespace, link string, addr netip.Prefix) error {
 	h, index, err := n.onLink(link)
 	if err != nil {
 		return err
 	}
 	parsed := &netlink.Addr{IPNet: ipNet(addr), LinkIndex: index}
+	if addr.Addr().Is6() {
+		parsed.Flags = unix.IFA_F_NODAD
+	}
 	if err := h.AddrAdd(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}, parsed); err != nil {
 		return fmt.Errorf("add address %s to %s in %s: %w", addr, link, n.path, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/dataplane"
+	"github.com/vpc-cni/vpc-cni/fakeec2/imds"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
@@ -39,6 +40,14 @@ type (
 		Interrupt string `json:"interrupt"` // terminate, stop or hibernate; "" announces no interruption
 		InSeconds int    `json:"inSeconds"` // until it; EC2 gives 120
 		Rebalance bool   `json:"rebalance"`
+	}
+	metadataRequest struct {
+		Instance       string `json:"instance"`
+		HopLimit       int    `json:"hopLimit"`
+		TokensRequired *bool  `json:"tokensRequired"`
+		Off            *bool  `json:"off"`
+		IPv6           *bool  `json:"ipv6"`
+		Tags           *bool  `json:"tags"`
 	}
 	createRequest struct {
 		Subnet      string   `json:"subnet"`
@@ -78,6 +87,8 @@ func (v *server) actions(mux *http.ServeMux) {
 	mux.Handle("POST /instances/adopt", act(v, v.adoptInstance))
 	mux.Handle("POST /instances/terminate", act(v, v.terminateInstance))
 	mux.Handle("POST /instances/announce", act(v, v.notify))
+	mux.Handle("POST /instances/metadata", act(v, v.metadataOptions))
+	mux.Handle("POST /metadata/limit", act(v, v.limitMetadata))
 	mux.Handle("POST /enis/create", act(v, v.createENI))
 	mux.Handle("POST /enis/attach", act(v, v.attachENI))
 	mux.Handle("POST /enis/detach", act(v, v.detachENI))
@@ -183,6 +194,25 @@ func (v *server) notify(now time.Time, in announceRequest) (outcome, error) {
 	}
 	err = v.Model.Announce(now, id, n)
 	return v.instanceNow(id), err
+}
+
+func (v *server) metadataOptions(now time.Time, in metadataRequest) (outcome, error) {
+	id, err := v.instance(in.Instance)
+	if err != nil {
+		return outcome{}, err
+	}
+	i, err := v.Model.ModifyInstanceMetadataOptions(now, id, vpc.MetadataOptions{
+		HopLimit: in.HopLimit, TokensRequired: in.TokensRequired, Off: in.Off, IPv6: in.IPv6, Tags: in.Tags,
+	})
+	return outcome{Instance: &i}, err
+}
+
+func (v *server) limitMetadata(_ time.Time, in imds.Limit) (outcome, error) {
+	if in.PerSecond < 0 || in.Burst < 0 {
+		return outcome{}, fmt.Errorf("limit metadata requests to %v: want numbers from 0", in)
+	}
+	v.metadata.SetLimit(in)
+	return outcome{}, nil
 }
 
 func (v *server) createENI(now time.Time, in createRequest) (outcome, error) {

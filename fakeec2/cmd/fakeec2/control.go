@@ -10,11 +10,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
+	"github.com/vpc-cni/vpc-cni/fakeec2/imds"
 	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
 )
 
@@ -37,6 +39,8 @@ func verbs() map[string]verb {
 		"instance adopt":     {"/instances/adopt", "make an instance of a container, or of one that was restarted", instanceAdopt, printOutcome},
 		"instance terminate": {"/instances/terminate", "end an instance; what was adopted is given back", instanceTerminate, printOutcome},
 		"instance announce":  {"/instances/announce", "announce a spot interruption or rebalance in the metadata, or take it back", instanceAnnounce, printOutcome},
+		"instance metadata":  {"/instances/metadata", "change how the metadata of an instance answer", instanceMetadata, printOutcome},
+		"instance limit":     {"/metadata/limit", "limit the metadata requests of each instance; without flags, no longer", instanceLimit, func(io.Writer, []byte) error { return nil }},
 
 		"eni create":   {"/enis/create", "create an ENI", eniCreate, printOutcome},
 		"eni attach":   {"/enis/attach", "attach an ENI to an instance", eniAttach, printOutcome},
@@ -167,6 +171,33 @@ func instanceAnnounce(flags *flag.FlagSet) func() any {
 	}
 }
 
+func instanceMetadata(flags *flag.FlagSet) func() any {
+	var r metadataRequest
+	flags.StringVar(&r.Instance, "instance", "", "id or name")
+	flags.IntVar(&r.HopLimit, "hop-limit", 0, "hop limit of tokens, 1 to 64")
+	boolVar(flags, &r.TokensRequired, "tokens-required", "version 2 only; =false for both versions")
+	boolVar(flags, &r.Off, "off", "no metadata at all; =false turns them on again")
+	boolVar(flags, &r.IPv6, "ipv6", "also at [fd00:ec2::254]; =false turns that off")
+	boolVar(flags, &r.Tags, "tags", "serve the instance's tags; =false hides them")
+	return func() any { return r }
+}
+
+func instanceLimit(flags *flag.FlagSet) func() any {
+	var l imds.Limit
+	flags.Float64Var(&l.PerSecond, "per-second", 0, "requests a second on average")
+	flags.IntVar(&l.Burst, "burst", 0, "requests at once")
+	return func() any { return l }
+}
+
+// boolVar leaves a setting alone that is not given.
+func boolVar(flags *flag.FlagSet, to **bool, name, help string) {
+	flags.BoolFunc(name, help, func(text string) error {
+		on, err := strconv.ParseBool(text)
+		*to = &on
+		return err
+	})
+}
+
 func eniCreate(flags *flag.FlagSet) func() any {
 	var r createRequest
 	flags.StringVar(&r.Subnet, "subnet", "", "id or range of its subnet")
@@ -234,11 +265,7 @@ func eniModify(flags *flag.FlagSet) func() any {
 	var r modifyRequest
 	flags.StringVar(&r.ENI, "eni", "", "id")
 	listVar(flags, &r.Groups, "group", "security group, by id or name; may be given more than once")
-	flags.BoolFunc("check", "source/destination check: --check=false turns it off", func(text string) error {
-		on := text != "false"
-		r.Check = &on
-		return nil
-	})
+	boolVar(flags, &r.Check, "check", "source/destination check; =false turns it off")
 	return func() any { return r }
 }
 

@@ -137,6 +137,35 @@ func TestCommandsChangeTheWorld(t *testing.T) {
 	}
 }
 
+func TestMetadataCommands(t *testing.T) {
+	s := start(t, fmt.Sprintf(oneNode, 1))
+	node := client(s.open("node"))
+	s.cli("instance announce --instance node --interrupt terminate --in 90s --rebalance")
+	if got := s.metadata(node, "spot/instance-action"); !strings.HasPrefix(got, `{"action":"terminate","time":"`) {
+		t.Errorf("instance-action is %q", got)
+	}
+	s.metadata(node, "events/recommendations/rebalance")
+	s.cli("instance announce --instance node")
+	fails := func(status string) {
+		t.Helper()
+		if _, err := ask(node, "GET", imdsURL+"meta-data/spot/instance-action", ""); err == nil || !strings.Contains(err.Error(), status) {
+			t.Errorf("instance-action: %v, want %s", err, status)
+		}
+	}
+	fails("404")
+	s.cli("instance metadata --instance node --tokens-required")
+	fails("401")
+	s.cli("instance metadata --instance node --off")
+	fails("403")
+	s.cli("instance metadata --instance node --off=false --tokens-required=false")
+	fails("404")
+	s.cli("instance limit --per-second 0.001 --burst 1")
+	fails("404")
+	fails("503")
+	s.cli("instance limit")
+	fails("404")
+}
+
 func TestFaultCommands(t *testing.T) {
 	s := start(t, fmt.Sprintf(oneNode, 1))
 	node := client(s.open("node"))

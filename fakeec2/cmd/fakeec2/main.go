@@ -24,7 +24,8 @@ const usage = `usage: fakeec2 <command> --dir DIR [flags]
   journal                                   print the EC2 requests so far
   drops                                     print the packets dropped so far, by reason
   fault add|list|clear                      spoil EC2 requests
-  instance run|adopt|terminate|announce     start and end instances; announce a spot interruption
+  instance run|adopt|terminate              start and end instances
+  instance announce|metadata|limit          announce a spot interruption; change and limit instance metadata
   eni create|attach|detach|delete|assign|unassign|modify
   help                                      print this
 

@@ -72,6 +72,8 @@ type server struct {
 	dir   string
 	plane *dataplane.Plane
 	ec2   *ec2api.Handler
+
+	metadata *imds.Server
 }
 
 // serve builds a world, serves it until ctx ends, and takes it down again.
@@ -94,7 +96,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer admin.Close()
-	v := &server{World: world, log: log, dir: s.dir, ec2: ec2}
+	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log})}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
 		Dir: s.dir,
 		Image: func(i vpc.Instance) dataplane.Image {
@@ -103,7 +105,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			}
 			return dataplane.Image{RPFilter: 1}
 		},
-		Metadata: imds.New(world.Model, imds.Options{Log: log}),
+		Metadata: v.metadata,
 		Log:      log,
 	})
 	err = v.run(ctx, admin, stdout)
