@@ -100,10 +100,9 @@ func TestIdentitySignaturesAreThere(t *testing.T) {
 // A new ENI is listed before its leaves are there, and its device number is 0 for a while; a detached one stays listed bare.
 func TestENIsArePropagatedPieceByPiece(t *testing.T) {
 	l := newLab(t)
-	exactly := func(d time.Duration) vpc.Range { return vpc.Exactly(d) }
 	lags := l.model.Lags()
-	lags.MetadataMAC, lags.MetadataLeaves, lags.MetadataDevice, lags.MetadataAssign = exactly(time.Second), exactly(2*time.Second), exactly(4*time.Second), exactly(5*time.Second)
-	lags.Detach, lags.MetadataGone, lags.MetadataBare = exactly(0), exactly(time.Second), exactly(2*time.Second)
+	lags.MetadataMAC, lags.MetadataLeaves, lags.MetadataDevice, lags.MetadataAssign = vpc.Exactly(time.Second), vpc.Exactly(2*time.Second), vpc.Exactly(4*time.Second), vpc.Exactly(5*time.Second)
+	lags.Detach, lags.MetadataGone, lags.MetadataBare = vpc.Exactly(0), vpc.Exactly(time.Second), vpc.Exactly(2*time.Second)
 	l.model.SetLags(lags)
 	e, err := l.model.CreateNetworkInterface(l.now, vpc.CreateNetworkInterfaceInput{SubnetID: l.subnet.ID, SecondaryCount: 1})
 	l.check(err)

@@ -258,14 +258,18 @@ func portsOf(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	links, err := netlink.LinkList()
+	links, err := net.Interfaces()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var ports []string
 	for _, l := range links {
-		if l.Attrs().MasterIndex == bridge.Attrs().Index && l.Attrs().Flags&net.FlagUp != 0 {
-			ports = append(ports, l.Attrs().Name)
+		link, err := netlink.LinkByIndex(l.Index)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if link.Attrs().MasterIndex == bridge.Attrs().Index && l.Flags&net.FlagUp != 0 {
+			ports = append(ports, l.Name)
 		}
 	}
 	slices.Sort(ports)

@@ -26,8 +26,9 @@ import (
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(serveVar); dir != "" { // one that a test may kill; its scenario lies beside the folder
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-		defer stop()
-		os.Exit(command(ctx, []string{"serve", "--dir", dir, "--scenario", filepath.Join(filepath.Dir(dir), "world.yaml")}, os.Stdout, os.Stderr))
+		code := command(ctx, []string{"serve", "--dir", dir, "--scenario", filepath.Join(filepath.Dir(dir), "world.yaml")}, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
 	}
 	netlab.Main(m)
 }
