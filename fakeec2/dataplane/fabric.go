@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -110,13 +112,25 @@ func (p *Plane) extend(f *fabricNet, want fabric) error {
 		return err
 	}
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(want.Ports)) {
+	trunksFirst := func(a, b string) int {
+		return cmp.Or(cmp.Compare(want.Ports[a].VLAN, want.Ports[b].VLAN), strings.Compare(a, b))
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(want.Ports), trunksFirst) {
 		next := want.Ports[name]
+		if next.Trunk != "" && p.noVLANs {
+			continue
+		}
 		g := p.guests[next.Guest]
 		if g == nil {
 			continue // its failure is reported already
 		}
-		if err := p.extendPort(f, g, next); err != nil {
+		err := p.extendPort(f, g, next)
+		if next.Trunk != "" && errors.Is(err, unix.EOPNOTSUPP) {
+			p.noVLANs = true
+			p.options.Log.Error("this kernel has no VLANs: branches of trunks get no packets", "branch", next.Primary)
+			continue
+		}
+		if err != nil {
 			errs = append(errs, fmt.Errorf("port %s of %s: %w", name, next.Primary, err))
 		}
 	}
@@ -162,10 +176,13 @@ func (p *Plane) plug(f *fabricNet, g *guestNS, next port) (*standingPort, error)
 		return nil, fmt.Errorf("read MAC: %w", err)
 	}
 	made := &standingPort{port: port{portIdentity: next.portIdentity}, foreign: !g.made}
-	if next.Adopted {
+	switch {
+	case next.Adopted:
 		made.adoption = p.adoptionFile(next.Name)
 		err = p.adopt(f, g, next)
-	} else {
+	case next.Trunk != "":
+		err = netlab.VLAN(f.ns, next.Trunk, next.VLAN, netlab.End{Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU})
+	default:
 		err = netlab.Veth(
 			netlab.End{NS: f.ns, Name: next.Name, MAC: next.fabricMAC(), MTU: next.MTU, Index: f.nextIndex()},
 			netlab.End{NS: g.ns, Name: next.Link, MAC: mac, MTU: next.MTU, Down: !next.Up},

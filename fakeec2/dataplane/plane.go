@@ -54,6 +54,7 @@ type Plane struct {
 	guests  map[string]*guestNS   // by path
 	fabrics map[string]*fabricNet // by VPC id
 	hostNS  *netlab.Namespace     // opened at the first adoption
+	noVLANs bool                  // the kernel has none
 }
 
 // New makes a plane that stands for nothing yet: the first Sync builds the world.

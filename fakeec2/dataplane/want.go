@@ -89,7 +89,9 @@ type portIdentity struct {
 	Instance string     // id that instance metadata answers for on this port; "" for none
 	Up       bool       // the guest's end is configured as an image's DHCP client would do it
 	Boot     int        // of the guest
-	Adopted  bool       // the link exists: Link in the guest, its other end wherever links to adopt come from
+	Trunk    string     // of a branch: the port of its trunk, whose frames with the tag VLAN are its own
+	VLAN     int
+	Adopted  bool // the link exists: Link in the guest, its other end wherever links to adopt come from
 }
 
 // holds is all that is delivered to the port, primary first.
@@ -144,15 +146,27 @@ func (p *Plane) want() (world, error) {
 		w.guests[path] = guest{Path: path, Node: true, Image: p.image(i), Boot: i.Guest.Boot}
 	}
 	enis := p.model.ENIs()
+	byID := map[string]vpc.ENI{}
 	for _, e := range enis {
-		if e.Attachment == nil || !e.Attachment.Link || !e.Primary.IsValid() {
+		byID[e.ID] = e
+	}
+	for _, e := range enis {
+		carrier := e
+		if e.TrunkID != "" {
+			carrier = byID[e.TrunkID]
+		}
+		if carrier.Attachment == nil || !carrier.Attachment.Link || !e.Primary.IsValid() {
 			continue // efa-only, or in an IPv6-only subnet: the plane carries IPv4
 		}
-		instance, ok := instances[e.Attachment.InstanceID]
+		instance, ok := instances[carrier.Attachment.InstanceID]
 		if !ok {
 			continue
 		}
-		if err := w.add(e.VPCID, p.eniPort(e, instance, subnets[e.SubnetID])); err != nil {
+		made := p.eniPort(carrier, instance, subnets[carrier.SubnetID])
+		if e.TrunkID != "" {
+			made = branchPort(e, made, subnets[e.SubnetID])
+		}
+		if err := w.add(e.VPCID, made); err != nil {
 			return world{}, err
 		}
 	}
@@ -174,7 +188,7 @@ func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) por
 	return port{
 		Metadata6: six,
 		portIdentity: portIdentity{
-			Name:     eniPort + tail(e.ID, nameLength-len(eniPort)-1),
+			Name:     portName(e.ID),
 			Guest:    p.instancePath(instance),
 			Link:     link,
 			MAC:      e.MAC,
@@ -193,6 +207,23 @@ func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) por
 		Ingress:   chainName(ingressChain, e.Groups),
 	}
 }
+
+// branchPort is the port of a branch on its trunk's. The guest makes its end of it.
+func branchPort(e vpc.ENI, trunk port, subnet vpc.Subnet) port {
+	return port{
+		portIdentity: portIdentity{
+			Name: portName(e.ID), Guest: trunk.Guest, MAC: e.MAC, MTU: trunk.MTU, Primary: e.Primary, Gateway: subnet.Gateway(),
+			Instance: trunk.Instance, Boot: trunk.Boot, Trunk: trunk.Name, VLAN: e.VLAN,
+		},
+		Secondary: secondaries(e),
+		Public:    e.Public,
+		Unchecked: !e.SourceDestCheck,
+		Egress:    chainName(egressChain, e.Groups),
+		Ingress:   chainName(ingressChain, e.Groups),
+	}
+}
+
+func portName(eni string) string { return eniPort + tail(eni, nameLength-len(eniPort)-1) }
 
 // guestLink names an ENI's link in the guest. It must never begin with "eni", which is the prefix of pod links.
 func guestLink(card, device int) string {

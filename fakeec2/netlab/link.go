@@ -53,6 +53,20 @@ func veth(a, b End) error {
 	return b.NS.up(b.Name)
 }
 
+// VLAN makes a link for the frames of another link that bear a tag; it is up. Kernels without VLANs refuse with EOPNOTSUPP.
+func VLAN(n *Namespace, parent string, id int, end End) error {
+	h, index, err := n.onLink(parent)
+	if err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.ParentIndex, attrs.MTU, attrs.HardwareAddr, attrs.Flags = end.Name, index, end.MTU, end.MAC, net.FlagUp
+	if err := h.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: id, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}); err != nil {
+		return fmt.Errorf("make link %s for VLAN %d of %s in %s: %w", end.Name, id, parent, n.path, err)
+	}
+	return nil
+}
+
 func (n *Namespace) up(name string) error {
 	h, err := n.route()
 	if err != nil {
