@@ -52,57 +52,46 @@ func hash64(name string) uint64 {
 // groupKey is a group as a key: 6 bytes, the longest fixed type that may stand in a concatenation, padded to whole registers.
 func groupKey(group string) []byte { return binary.BigEndian.AppendUint64(nil, hash64(group)<<16) }
 
-// wantGroups says what the security groups of all ports let pass, and who their members are.
-func (p *Plane) wantGroups(w world, enis []vpc.ENI, subnets map[string]vpc.Subnet) {
-	groups := map[string]vpc.SecurityGroup{}
-	for _, g := range p.model.SecurityGroups() {
-		groups[g.ID] = g
-	}
-	for _, e := range enis {
+// wantGroups says what the security groups of all ENIs let pass, and who their members are.
+func (w world) wantGroups(r reading) {
+	for _, e := range r.ENIs {
 		f := w.fabrics[e.VPCID]
 		var out, in []groupRule
 		for _, g := range e.Groups {
-			out, in = append(out, groups[g].Egress...), append(in, groups[g].Ingress...)
+			out, in = append(out, r.groups[g].Egress...), append(in, r.groups[g].Ingress...)
 		}
 		f.Chains[chainName(egressChain, e.Groups)], f.Chains[chainName(ingressChain, e.Groups)] = out, in
+		held := secondaries(e)
+		if e.Primary.IsValid() {
+			held = append(held, single(e.Primary))
+		}
 		for _, g := range e.Groups {
-			for _, a := range secondaries(e) {
-				p.enlist(w, e.VPCID, member{g, a})
-			}
-			if e.Primary.IsValid() {
-				p.enlist(w, e.VPCID, member{g, single(e.Primary)})
-			}
+			w.enlist(r, g, held...)
 		}
 	}
-	for _, s := range p.model.Services() {
-		vpcID := subnets[s.SubnetID].VPCID
-		for _, g := range p.serviceGroups(s, vpcID) {
-			p.enlist(w, vpcID, member{g, single(s.Addr)})
+	for _, s := range r.Services {
+		for _, g := range r.Groups {
+			if g.VPCID == r.subnets[s.SubnetID].VPCID && (len(s.Groups) == 0 || slices.Contains(s.Groups, g.ID)) {
+				w.enlist(r, g.ID, single(s.Addr))
+			}
 		}
 	}
 }
 
-// enlist makes a member known in its VPC and in those that are peered with it.
-func (p *Plane) enlist(w world, vpcID string, m member) {
-	w.fabrics[vpcID].Members[m] = true
-	for _, x := range p.model.Peerings() {
-		if other, peered := w.fabrics[x.Other(vpcID)]; peered && !x.CrossRegion {
-			other.Members[m] = true
+// enlist makes members known in the VPC of their group and in those that are peered with it in one region.
+func (w world) enlist(r reading, group string, held ...netip.Prefix) {
+	home := r.groups[group].VPCID
+	in := []string{home}
+	for _, x := range r.Peerings {
+		if other := x.Other(home); other != "" && !x.CrossRegion {
+			in = append(in, other)
 		}
 	}
-}
-
-func (p *Plane) serviceGroups(s vpc.Service, vpcID string) []string {
-	if len(s.Groups) > 0 {
-		return s.Groups
-	}
-	var all []string
-	for _, g := range p.model.SecurityGroups() {
-		if g.VPCID == vpcID {
-			all = append(all, g.ID)
+	for _, id := range in {
+		for _, a := range held {
+			w.fabrics[id].Members[member{group, a}] = true
 		}
 	}
-	return all
 }
 
 // addChains makes the chains that are new and refills those that changed; the caller flushes.

@@ -20,9 +20,9 @@ type peering struct {
 func peerMAC(side int) net.HardwareAddr { return net.HardwareAddr{0x0e, 0x56, 0, 0, 0, byte(side)} }
 
 // wantPeerings gives the peerings of the model and tells each fabric the ranges that lie beyond.
-func (p *Plane) wantPeerings(w world) []peering {
+func (w world) wantPeerings(r reading) []peering {
 	var all []peering
-	for _, x := range p.model.Peerings() {
+	for _, x := range r.Peerings {
 		link := peering{Name: peerPort + tail(x.ID, nameLength-len(peerPort)), Sides: [2]string{x.A, x.B}, MTU: vpcMTU}
 		if x.CrossRegion {
 			link.MTU = crossRegionMTU

@@ -96,12 +96,12 @@ func (p *Plane) Run(ctx context.Context) error {
 func (p *Plane) Sync() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Read under the lock, so that an older reading does not overtake a newer one; the number first, so that it is not ahead.
-	_, seq := p.model.Events(math.MaxUint64)
-	if seq == p.synced {
+	// Read under the lock, so that an older reading does not overtake a newer one.
+	if _, seq := p.model.Events(math.MaxUint64); seq == p.synced {
 		return nil
 	}
-	want, err := p.want()
+	read := readModel(p.model)
+	want, err := p.want(read)
 	if err != nil {
 		return fmt.Errorf("read the model: %w", err)
 	}
@@ -128,7 +128,7 @@ func (p *Plane) Sync() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	p.synced = seq
+	p.synced = read.Seq
 	return nil
 }
 

@@ -222,3 +222,43 @@ func TestBigWorldLearnsAtMostOneEntryForEachENI(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// What a reading of the model refers to is in it, however the world grows meanwhile.
+func TestGrowingWorldIsFollowed(t *testing.T) {
+	l := newLab(t, dataplane.Options{})
+	grown := make(chan error)
+	go func() {
+		defer close(grown)
+		for i := range 6 {
+			cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(100 + i), 0, 0}), 16)
+			n, err := l.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{cidr}})
+			if err != nil {
+				grown <- err
+				return
+			}
+			s, err := l.model.AddSubnet(vpc.Subnet{VPCID: n.ID, CIDR: netip.PrefixFrom(cidr.Addr(), 24)})
+			if err != nil {
+				grown <- err
+				return
+			}
+			for range 20 {
+				if _, err := l.model.Launch(l.now, vpc.LaunchInput{Type: "m5.large", SubnetID: s.ID}); err != nil {
+					grown <- err
+					return
+				}
+			}
+		}
+	}()
+	for growing := true; growing; {
+		select {
+		case err := <-grown:
+			l.check(err)
+			growing = false
+		default:
+		}
+		l.sync()
+	}
+	if got := len(l.plane.Namespaces()); got != 4+6*20 {
+		t.Errorf("%d guests stand, want %d", got, 4+6*20)
+	}
+}

@@ -21,6 +21,7 @@ type state struct {
 	ENIs       []vpc.ENI
 	Services   []vpc.Service
 	Outsides   []vpc.Outside
+	Peerings   []vpc.Peering
 	Namespaces map[string]string // name -> path
 	Drops      map[string]uint64 // by reason
 }
@@ -47,15 +48,15 @@ func (v *server) admin() http.Handler {
 }
 
 func (v *server) getState(w http.ResponseWriter, _ *http.Request) {
-	m := v.Model
+	m := v.Model.Snapshot()
 	drops, err := v.plane.Counters()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	reply(w, state{
-		Networks: m.VPCs(), Subnets: m.Subnets(), Groups: m.SecurityGroups(), Instances: m.Instances(), ENIs: m.ENIs(),
-		Services: m.Services(), Outsides: m.Outsides(), Namespaces: v.plane.Namespaces(), Drops: drops,
+		Networks: m.VPCs, Subnets: m.Subnets, Groups: m.Groups, Instances: m.Instances, ENIs: m.ENIs, Services: m.Services,
+		Outsides: m.Outsides, Peerings: m.Peerings, Namespaces: v.plane.Namespaces(), Drops: drops,
 	})
 }
 

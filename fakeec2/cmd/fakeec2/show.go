@@ -75,6 +75,9 @@ func printState(w io.Writer, answer []byte) error {
 	for _, sub := range s.Subnets {
 		fmt.Fprintf(w, "subnet\t%s\t%s\t%s\t%d free\n", sub.ID, sub.CIDR, sub.AZ, sub.Free)
 	}
+	for _, x := range s.Peerings {
+		fmt.Fprintf(w, "peering\t%s\t%s\t%s\n", x.ID, x.A, x.B)
+	}
 	for _, x := range s.Services {
 		fmt.Fprintf(w, "service\t%s\t%s\n", x.Name, x.Addr)
 	}
