@@ -10,10 +10,11 @@
 // not part of that world.
 //
 // How it forwards: the fabric is an ordinary router. Each ENI has a port there (the other end of its veth) with the subnet's
-// gateway address on it, one permanent neighbour entry for the ENI's primary address, and one /32 route for each address the
-// ENI holds, via the primary. So nothing ever asks by ARP for a secondary address, and the fabric asks for nothing at all:
-// the kernel's neighbour table, which is one for the whole machine, gets no learned entry from here. rules.go has the
-// nftables rules, with the reason for each; sets.go their sets.
+// gateway address on it, one permanent neighbour entry for the ENI's primary address (and one for its link-local IPv6 address),
+// and one route via that for each address and prefix that the ENI holds. So nothing ever asks by ARP for a secondary address, and
+// the fabric asks for nothing at all: the kernel's neighbour table, which is one for the whole machine, gets no learned entry from
+// here. rules.go has the nftables rules, with the reason for each; protocol.go what IPv6 has in another place than IPv4.
 //
-// Start reading at Plane; want.go says what should be, as a value; fabric.go brings the kernel there.
+// Start reading at Plane; want.go and ports.go say what should be, as a value; fabric.go brings the kernel there; adopt.go takes
+// links that others made.
 package dataplane

@@ -46,18 +46,21 @@ func (r *rules) elementsOf(want fabric) elements {
 	for _, set := range r.following() {
 		e[set.Name] = map[element]bool{}
 	}
-	for _, cidr := range append(slices.Clone(want.CIDRs), netip.PrefixFrom(metadataAddr, 16)) {
+	for _, cidr := range append(r.p.only(want.CIDRs), r.p.services, r.p.link) {
 		e.addRange(s.vpc, cidr)
 	}
 	for name, cidrs := range want.Peers {
 		e.add(s.ids, linkKey(name)+linkID(name), "")
 		e.add(s.idOf, linkKey(name), linkID(name))
 		e.add(s.labelOf, linkKey(name), labelOf(name))
-		for _, cidr := range cidrs {
+		for _, cidr := range r.p.only(cidrs) {
 			e.addRange(s.peered, cidr)
 		}
 	}
 	for m := range want.Members {
+		if !r.p.has(m.addr.Addr()) {
+			continue
+		}
 		set := s.memberBlocks
 		if m.addr.IsSingleIP() {
 			set = s.members
@@ -77,14 +80,14 @@ func (r *rules) elementsOf(want fabric) elements {
 
 func (r *rules) addPort(e elements, p port, want fabric) {
 	s, link := r.sets, linkKey(p.Name)
-	for _, a := range p.holds() {
+	for _, a := range r.p.only(p.holds()) {
 		set := s.blocks
 		if a.IsSingleIP() {
 			set = s.sources
 		}
 		e.add(set, link+bytesOf(a.Addr()), "")
 	}
-	for _, a := range ownAddrs(p, want.Resolver) {
+	for _, a := range r.p.own(p, want.Resolver) {
 		e.add(s.own, link+bytesOf(a), "")
 	}
 	if mac, err := net.ParseMAC(p.MAC); err == nil { // plug reports what is none
@@ -96,6 +99,12 @@ func (r *rules) addPort(e elements, p port, want fabric) {
 	if p.Egress != "" {
 		e.add(s.egressOf, link, p.Egress)
 		e.add(s.ingressOf, link, p.Ingress)
+	}
+	if r.p.family == nftables.TableFamilyIPv6 {
+		if p.hasIPv6() {
+			e.add(s.primaryOf, link, bytesOf(p.linkLocal6()))
+		}
+		return
 	}
 	if p.Public.IsValid() {
 		e.add(s.publics, bytesOf(p.Public), "")
@@ -148,7 +157,7 @@ func (r *rules) flush() error {
 		r.conn.FlushSet(set)
 	}
 	errs := []error{err, r.conn.Flush()}
-	chains, listed := r.conn.ListChainsOfTableFamily(nftables.TableFamilyIPv4)
+	chains, listed := r.conn.ListChainsOfTableFamily(r.p.family)
 	errs = append(errs, listed)
 	for _, c := range chains {
 		if c.Table.Name == tableName && (strings.HasPrefix(c.Name, egressChain) || strings.HasPrefix(c.Name, ingressChain)) {
@@ -208,8 +217,17 @@ func bytesOf(a netip.Addr) string { return string(a.AsSlice()) }
 
 // bounds are the first address of a range and the first one after it.
 func bounds(p netip.Prefix) (first, end string) {
-	b := p.Masked().Addr().As4()
-	start := binary.BigEndian.Uint32(b[:])
-	after := binary.BigEndian.AppendUint32(nil, start+1<<(32-p.Bits()))
-	return string(b[:]), string(after)
+	start := p.Masked().Addr().AsSlice()
+	after := slices.Clone(start)
+	for i := (p.Bits() - 1) / 8; i >= 0; i-- { // add one at the last bit of the prefix
+		step := byte(1)
+		if i == (p.Bits()-1)/8 {
+			step = 0x80 >> ((p.Bits() - 1) % 8)
+		}
+		after[i] += step
+		if after[i] >= step {
+			break // nothing to carry
+		}
+	}
+	return string(start), string(after)
 }

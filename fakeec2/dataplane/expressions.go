@@ -35,21 +35,24 @@ var (
 	arpOperation  = field{expr.PayloadBaseNetworkHeader, 6, 2}
 	arpSender     = field{expr.PayloadBaseNetworkHeader, 14, 4}
 
+	ip6Hops        = field{expr.PayloadBaseNetworkHeader, 7, 1}
+	ip6Source      = field{expr.PayloadBaseNetworkHeader, 8, 16}
+	ip6Destination = field{expr.PayloadBaseNetworkHeader, 24, 16}
+
 	destinationPort = field{expr.PayloadBaseTransportHeader, 2, 2}
 	icmpType        = field{expr.PayloadBaseTransportHeader, 0, 1}
 	icmpCode        = field{expr.PayloadBaseTransportHeader, 1, 1}
 	// An ICMP error carries an IP header behind its own 8 bytes.
 	innerSource      = field{expr.PayloadBaseTransportHeader, 8 + 12, 4}
 	innerDestination = field{expr.PayloadBaseTransportHeader, 8 + 16, 4}
-
-	// classD are the bits that all addresses from 224.0.0.0 on have: multicast, reserved, broadcast.
-	classD = []byte{224, 0, 0, 0}
 )
 
 // Offsets of the checksums in the headers of IPv4 and ICMP.
 const (
 	ipChecksum   = 10
 	icmpChecksum = 2
+	// icmp6Checksum is that of ICMPv6 from the beginning of the IPv6 header, which has 40 bytes.
+	icmp6Checksum = 40 + 2
 )
 
 func load(f field) []expr.Any { return loadTo(f, reg1) }
@@ -65,13 +68,16 @@ func write(f field, register uint32) []expr.Any {
 	}}
 }
 
-// writeTTL writes a register into the TTL and mends the header's checksum. The nft tool has no words for a computed TTL; the
-// kernel takes it.
-func writeTTL(register uint32) []expr.Any {
-	return []expr.Any{&expr.Payload{
-		OperationType: expr.PayloadWrite, SourceRegister: register, Base: ipTTL.base, Offset: ipTTL.offset, Len: ipTTL.length,
-		CsumType: expr.CsumTypeInet, CsumOffset: ipChecksum,
-	}}
+// writeHops writes a register into the TTL or hop limit and mends the checksum of IPv4's header. The nft tool has no words for
+// a computed TTL; the kernel takes it.
+func (p protocol) writeHops(register uint32) []expr.Any {
+	write := &expr.Payload{
+		OperationType: expr.PayloadWrite, SourceRegister: register, Base: p.hops.base, Offset: p.hops.offset, Len: p.hops.length,
+	}
+	if p.hopsChecksum {
+		write.CsumType, write.CsumOffset = expr.CsumTypeInet, ipChecksum
+	}
+	return []expr.Any{write}
 }
 
 // writeAddr writes an address and mends the checksums of the header and of the protocol above.
@@ -79,6 +85,15 @@ func writeAddr(f field, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{
 		OperationType: expr.PayloadWrite, SourceRegister: register, Base: f.base, Offset: f.offset, Len: f.length,
 		CsumType: expr.CsumTypeInet, CsumOffset: ipChecksum, CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+	}}
+}
+
+// writeSource6 writes the source of an ICMPv6 message without extension headers, such as neighbour discovery has, and mends the
+// message's checksum, which covers it.
+func writeSource6(register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{
+		OperationType: expr.PayloadWrite, SourceRegister: register, Base: ip6Source.base, Offset: ip6Source.offset, Len: ip6Source.length,
+		CsumType: expr.CsumTypeInet, CsumOffset: icmp6Checksum,
 	}}
 }
 
@@ -109,9 +124,6 @@ func maskedIn(register uint32, mask []byte) []expr.Any {
 		SourceRegister: register, DestRegister: register, Len: uint32(len(mask)), Mask: mask, Xor: make([]byte, len(mask)),
 	}}
 }
-
-// blockMask is the mask of an IPv4 prefix of an ENI: all have 28 bits.
-func blockMask() []byte { return []byte{255, 255, 255, 240} }
 
 // linkPrefix matches links by the beginning of their name.
 func linkPrefix(key expr.MetaKey, prefix string) []expr.Any {
@@ -169,10 +181,10 @@ func noWayBack() []expr.Any {
 	return append([]expr.Any{fib}, equals([]byte{0})...)
 }
 
-func mark(m uint32) []byte { return binaryutil.NativeEndian.PutUint32(m) }
+func markBytes(m uint32) []byte { return binaryutil.NativeEndian.PutUint32(m) }
 
 func setMark(m uint32) []expr.Any {
-	return append(value(reg1, mark(m)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg1})
+	return append(value(reg1, markBytes(m)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg1})
 }
 
 func accept() []expr.Any { return []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}} }

@@ -21,7 +21,7 @@ import (
 type fabricNet struct {
 	ns     *netlab.Namespace
 	handle *netlink.Handle
-	rules  *rules
+	rules  []*rules                 // of IPv4 and of IPv6
 	ports  map[string]*standingPort // by name
 	peers  map[string]bool          // links to peered fabrics, by name
 	beyond map[string][]netip.Prefix
@@ -39,6 +39,7 @@ type standingPort struct {
 	stop  context.CancelFunc // ends the metadata server; nil without one
 	stop6 context.CancelFunc // the same at the IPv6 endpoint
 
+	ipv6     bool   // turned on
 	adoption string // file of an adopted link, "" for one that the plane made
 	foreign  bool   // the guest outlives the plane
 }
@@ -66,7 +67,8 @@ func (f *fabricNet) setUp() error {
 		{"net.ipv4.conf.all.send_redirects", "0"}, // two addresses of one ENI talk through one port; that is no detour
 		{"net.ipv4.conf.default.send_redirects", "0"},
 		{"net.ipv4.conf.all.arp_ignore", "1"},       // a port answers for its own subnet's gateway only
-		{"net.ipv6.conf.default.disable_ipv6", "1"}, // no IPv6 in the model yet; spares the neighbour table
+		{"net.ipv6.conf.default.disable_ipv6", "1"}, // ports of ENIs with IPv6 addresses have it turned on; spares the neighbour table
+		{"net.ipv6.conf.all.forwarding", "1"},
 		// Idle timeouts of flows, in seconds. Source: EC2 user guide, connection tracking.
 		{"net.netfilter.nf_conntrack_tcp_timeout_established", "432000"},
 		{"net.netfilter.nf_conntrack_udp_timeout", "30"},
@@ -81,8 +83,14 @@ func (f *fabricNet) setUp() error {
 	if f.handle, err = f.ns.Netlink(); err != nil {
 		return err
 	}
-	f.rules, err = newRules(f.ns)
-	return err
+	for _, p := range []protocol{ipv4Rules(), ipv6Rules()} {
+		r, err := newRules(f.ns, p)
+		if err != nil {
+			return err
+		}
+		f.rules = append(f.rules, r)
+	}
+	return nil
 }
 
 // prune removes what is no longer wanted: ports, then addresses. It comes before anything new, because a link name, a MAC
@@ -108,8 +116,10 @@ func (f *fabricNet) prune(want fabric) error {
 // that answer must not count as a spoof.
 func (p *Plane) extend(f *fabricNet, want fabric) error {
 	f.resolver, f.beyond = want.Resolver, want.Peers
-	if err := f.rules.apply(want); err != nil {
-		return err
+	for _, r := range f.rules {
+		if err := r.apply(want); err != nil {
+			return err
+		}
 	}
 	var errs []error
 	trunksFirst := func(a, b string) int {
@@ -145,6 +155,11 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 			return err
 		}
 	}
+	if next.hasIPv6() {
+		if err := f.enableIPv6(g, have, next); err != nil {
+			return err
+		}
+	}
 	_, added := difference(have.Secondary, next.Secondary, netip.Prefix.Compare)
 	for _, addr := range added {
 		if err := f.route(have, addr); err != nil {
@@ -156,7 +171,7 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 		return err
 	}
 	have.Publics = next.Publics
-	return p.followMetadata6(f, g, have, next)
+	return p.followMetadata6(f, have, next)
 }
 
 // nextIndex gives each port an interface index that no guest's own count reaches, so that the two ends of a pair differ
@@ -206,7 +221,7 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 	made.index = link.Attrs().Index
 	if !made.outside() {
 		// The gateway first: ICMP errors come from a port's first address.
-		for _, addr := range f.own(made.port) {
+		for _, addr := range ipv4Rules().own(made.port, f.resolver) {
 			if err := netlab.AddAddr(f.ns, made.Name, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
 				return err
 			}
@@ -279,7 +294,10 @@ func (p *standingPort) routeTo(to netip.Prefix) *netlink.Route {
 		Dst:       &net.IPNet{IP: to.Addr().AsSlice(), Mask: net.CIDRMask(to.Bits(), to.Addr().BitLen())},
 		Scope:     netlink.SCOPE_LINK,
 	}
-	if to.Addr() != p.Primary {
+	switch {
+	case to.Addr().Is6():
+		r.Gw, r.Scope, r.Flags = p.linkLocal6().AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
+	case to.Addr() != p.Primary:
 		r.Gw, r.Scope, r.Flags = p.Primary.AsSlice(), netlink.SCOPE_UNIVERSE, int(netlink.FLAG_ONLINK)
 	}
 	return r
@@ -299,8 +317,8 @@ func (f *fabricNet) close() error {
 	for _, s := range f.sockets {
 		_ = s.Close() // ends its server
 	}
-	if f.rules != nil {
-		f.rules.close()
+	for _, r := range f.rules {
+		r.close()
 	}
 	if f.handle != nil {
 		f.handle.Close()

@@ -106,9 +106,9 @@ func (r *rules) addChains(want map[string][]groupRule) {
 		if there {
 			r.conn.FlushChain(chain)
 		}
-		reason, other := DropIngress, ipSource
+		reason, other := DropIngress, r.p.source
 		if strings.HasPrefix(name, egressChain) {
-			reason, other = DropEgress, ipDestination
+			reason, other = DropEgress, r.p.destination
 		}
 		for _, rule := range pass {
 			for _, otherEnd := range r.otherEnds(rule, other) {
@@ -146,7 +146,7 @@ func matchProtocol(rule groupRule) [][]expr.Any {
 			Op: expr.CmpOpEq, Register: reg1,
 			FromData: binaryutil.BigEndian.PutUint16(uint16(rule.From)), ToData: binaryutil.BigEndian.PutUint16(uint16(rule.To)),
 		}})
-	case vpc.ProtoICMP: // -1 is all
+	case vpc.ProtoICMP, vpc.ProtoICMPv6: // -1 is all
 		if rule.From >= 0 {
 			parts = append(parts, load(icmpType), equals([]byte{byte(rule.From)}))
 		}
@@ -164,13 +164,12 @@ func (r *rules) otherEnds(rule groupRule, addr field) [][]expr.Any {
 		key := value(reg1, groupKey(rule.Group))
 		return [][]expr.Any{
 			slices.Concat(key, loadTo(addr, regAfter8), inSet(r.sets.members)),
-			slices.Concat(key, loadTo(addr, regAfter8), maskedIn(regAfter8, blockMask()), inSet(r.sets.memberBlocks)),
+			slices.Concat(key, loadTo(addr, regAfter8), maskedIn(regAfter8, r.p.blockMask), inSet(r.sets.memberBlocks)),
 		}
-	case !rule.CIDR.Addr().Is4():
-		return nil // about IPv6
+	case !r.p.has(rule.CIDR.Addr()):
+		return nil // about the other protocol
 	case rule.CIDR.Bits() == 0:
 		return [][]expr.Any{nil}
 	}
-	mask := binary.BigEndian.AppendUint32(nil, ^uint32(0)<<(32-rule.CIDR.Bits()))
-	return [][]expr.Any{slices.Concat(load(addr), masked(mask), equals(rule.CIDR.Addr().AsSlice()))}
+	return [][]expr.Any{r.p.in(addr, rule.CIDR)}
 }

@@ -52,11 +52,14 @@ func newLab(t *testing.T, options dataplane.Options) *lab {
 	t.Helper()
 	l := &lab{t: t, dir: t.TempDir(), now: time.Unix(1_700_000_000, 0)}
 	l.model = vpc.New(vpc.Options{Seed: 1, IMDSLag: -1, ReuseDelay: -1})
-	network := must(l.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}}))(t)
-	subnet := func(cidr string) string {
-		return must(l.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix(cidr)}))(t).ID
+	network := must(l.model.AddVPC(vpc.Network{
+		CIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}, IPv6CIDRs: []netip.Prefix{netip.MustParsePrefix("2600:1f14:1:2300::/56")},
+	}))(t)
+	subnet := func(cidr, six string) string {
+		return must(l.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix(cidr), IPv6CIDR: netip.MustParsePrefix(six)}))(t).ID
 	}
-	subnetA, subnetB, services := subnet("10.0.1.0/24"), subnet("10.0.2.0/24"), subnet("10.0.255.0/24")
+	subnetA, subnetB := subnet("10.0.1.0/24", "2600:1f14:1:2301::/64"), subnet("10.0.2.0/24", "2600:1f14:1:2302::/64")
+	services := subnet("10.0.255.0/24", "2600:1f14:1:23ff::/64")
 	l.check(l.model.AddService(vpc.Service{Name: "apiserver", Addr: serviceAddr, SubnetID: services}))
 	l.check(l.model.AddOutside(vpc.Outside{Name: "internet", Addr: outsideAddr, CIDR: netip.MustParsePrefix("203.0.113.0/24")}))
 	launch := func(name, subnet string, addr, public netip.Addr) vpc.Instance {

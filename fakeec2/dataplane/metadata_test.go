@@ -44,15 +44,9 @@ func TestMetadataKnowTheLinkThatAsks(t *testing.T) {
 func TestIPv6EndpointOfMetadata(t *testing.T) {
 	const endpoint = "[fd00:ec2::254]"
 	l := newLab(t, dataplane.Options{})
-	network := must(l.model.AddVPC(vpc.Network{
-		CIDRs: []netip.Prefix{netip.MustParsePrefix("10.3.0.0/16")}, IPv6CIDRs: []netip.Prefix{netip.MustParsePrefix("2600:1f14:1:2300::/56")},
-	}))(t)
-	subnet := must(l.model.AddSubnet(vpc.Subnet{
-		VPCID: network.ID, CIDR: netip.MustParsePrefix("10.3.1.0/24"), IPv6CIDR: netip.MustParsePrefix("2600:1f14:1:2301::/64"),
-	}))(t)
 	launch := func(name, six string) vpc.Instance {
 		return must(l.model.Launch(l.now, vpc.LaunchInput{
-			Name: name, Type: "m5.xlarge", SubnetID: subnet.ID, MetadataIPv6: true, IPv6: []netip.Addr{netip.MustParseAddr(six)},
+			Name: name, Type: "m5.xlarge", SubnetID: l.a.SubnetID, MetadataIPv6: true, IPv6: []netip.Addr{netip.MustParseAddr(six)},
 		}))(t)
 	}
 	c, d := launch("node-c", "2600:1f14:1:2301::10"), launch("node-d", "2600:1f14:1:2301::11")

@@ -19,6 +19,9 @@ type peering struct {
 // peerMAC is the MAC of a side's end; nobody but the other fabric ever sees it.
 func peerMAC(side int) net.HardwareAddr { return net.HardwareAddr{0x0e, 0x56, 0, 0, 0, byte(side)} }
 
+// transit6 is the other fabric as the next hop of IPv6 routes.
+var transit6 = netip.MustParseAddr("fe80::1")
+
 // wantPeerings gives the peerings of the model and tells each fabric the ranges that lie beyond.
 func (w world) wantPeerings(r reading) []peering {
 	var all []peering
@@ -49,9 +52,16 @@ func (p *Plane) peer(want peering) error {
 		return fmt.Errorf("join peered VPCs: %w", err)
 	}
 	for side, f := range []*fabricNet{a, b} {
-		err := netlab.Neigh(f.ns, want.Name, transit, peerMAC(1-side))
+		err := errors.Join(
+			f.ns.SetSysctl("net/ipv6/conf/"+want.Name+"/disable_ipv6", "0"),
+			netlab.Neigh(f.ns, want.Name, transit, peerMAC(1-side)), netlab.Neigh(f.ns, want.Name, transit6, peerMAC(1-side)),
+		)
 		for _, cidr := range f.beyond[want.Name] {
-			err = errors.Join(err, netlab.AddRoute(f.ns, netlab.Route{Dst: cidr, Via: transit, Link: want.Name, Onlink: true}))
+			via := transit
+			if cidr.Addr().Is6() {
+				via = transit6
+			}
+			err = errors.Join(err, netlab.AddRoute(f.ns, netlab.Route{Dst: cidr, Via: via, Link: want.Name, Onlink: true}))
 		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("join peered VPCs: %w", err), netlab.DelLink(a.ns, want.Name))
@@ -60,6 +70,3 @@ func (p *Plane) peer(want peering) error {
 	a.peers[want.Name], b.peers[want.Name] = true, true
 	return nil
 }
-
-// own are the addresses of the network itself on a port. The gateway comes first: ICMP errors come from a port's first address.
-func (f *fabricNet) own(p port) []netip.Addr { return ownAddrs(p, f.resolver) }

@@ -156,8 +156,10 @@ func (p *Plane) Counters() (map[string]uint64, error) {
 	defer p.mu.Unlock()
 	total := map[string]uint64{}
 	for id, f := range p.fabrics {
-		if err := f.rules.count(total); err != nil {
-			return nil, fmt.Errorf("read drop counters of %s: %w", id, err)
+		for _, r := range f.rules {
+			if err := r.count(total); err != nil {
+				return nil, fmt.Errorf("read drop counters of %s: %w", id, err)
+			}
 		}
 	}
 	return total, nil

@@ -45,7 +45,7 @@ func (p *Plane) want(r reading) (world, error) {
 	w := world{guests: map[string]guest{}, fabrics: map[string]fabric{}}
 	for _, n := range r.VPCs {
 		w.fabrics[n.ID] = fabric{
-			Path: p.path(fabricPrefix + n.ID), CIDRs: n.CIDRs, Resolver: n.Resolver(), Ports: map[string]port{},
+			Path: p.path(fabricPrefix + n.ID), CIDRs: slices.Concat(n.CIDRs, n.IPv6CIDRs), Resolver: n.Resolver(), Ports: map[string]port{},
 			Chains: map[string][]groupRule{}, Members: map[member]bool{}, Peers: map[string][]netip.Prefix{},
 		}
 	}
@@ -65,7 +65,7 @@ func (p *Plane) wantENIs(w world, r reading) error {
 			carrier = r.enis[e.TrunkID]
 		}
 		if carrier.Attachment == nil || !carrier.Attachment.Link || !e.Primary.IsValid() {
-			continue // efa-only, or in an IPv6-only subnet: the plane carries IPv4
+			continue // efa-only, or in an IPv6-only subnet: a port is known by its IPv4 address
 		}
 		instance, running := r.running[carrier.Attachment.InstanceID]
 		if !running {
@@ -88,12 +88,8 @@ func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) por
 	if first && instance.Guest.Link != "" {
 		link, adopted = instance.Guest.Link, true
 	}
-	var six netip.Addr
-	if instance.MetadataIPv6 && len(e.IPv6) > 0 {
-		six = e.IPv6[0]
-	}
 	return port{
-		Metadata6: six,
+		Metadata6: instance.MetadataIPv6 && len(e.IPv6)+len(e.IPv6Prefixes) > 0,
 		portIdentity: portIdentity{
 			Name:     portName(e.ID),
 			Guest:    p.instancePath(instance),

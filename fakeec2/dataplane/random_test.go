@@ -61,7 +61,7 @@ func (l *lab) step(r *rand.Rand) {
 	enis, instances := l.model.ENIs(), []vpc.Instance{l.a, l.b}
 	e, i := enis[r.IntN(len(enis))], instances[r.IntN(2)]
 	var err error
-	switch r.IntN(10) {
+	switch r.IntN(12) {
 	case 0:
 		_, err = l.model.CreateNetworkInterface(l.now, vpc.CreateNetworkInterfaceInput{SubnetID: i.SubnetID, SecondaryCount: r.IntN(4)})
 	case 1:
@@ -89,6 +89,12 @@ func (l *lab) step(r *rand.Rand) {
 	case 8:
 		if len(e.Prefixes) > 0 {
 			err = l.model.UnassignPrivateIpAddresses(l.now, vpc.UnassignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Prefixes: e.Prefixes[:1]})
+		}
+	case 9:
+		_, err = l.model.AssignIpv6Addresses(l.now, vpc.AssignIpv6AddressesInput{NetworkInterfaceID: e.ID, PrefixCount: r.IntN(2), Count: r.IntN(2)})
+	case 10:
+		if len(e.IPv6)+len(e.IPv6Prefixes) > 0 {
+			_, err = l.model.UnassignIpv6Addresses(l.now, vpc.UnassignIpv6AddressesInput{NetworkInterfaceID: e.ID, Addresses: e.IPv6, Prefixes: e.IPv6Prefixes})
 		}
 	default:
 		_, err = l.model.AssignPrivateIpAddresses(l.now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: e.ID, Count: 1 + r.IntN(5)})

@@ -44,6 +44,8 @@ const (
 	arpRequest = 1
 	// ICMP types of errors, which carry the beginning of a packet. Source: RFC 792.
 	icmpUnreachable, icmpTimeExceeded, icmpParameterProblem = 3, 11, 12
+	// ICMPv6 types. Source: RFC 4861.
+	neighbourSolicitation, redirect = 135, 137
 	// dynsetAdd is the kernel's NFT_DYNSET_OP_ADD.
 	dynsetAdd = 0
 	// allowance is how many packets a second an ENI may send to the link-local services together. Source: EC2 user guide.
@@ -81,6 +83,7 @@ const (
 //	  }
 //	  chain inside {
 //	    iifname . ip daddr @own goto own     # this port's gateway, and the services beside every ENI
+//	    ip daddr 169.254.0.0/16 counter name no-such-address drop
 //	    fib daddr oif missing counter name no-such-address drop
 //	    ip ttl 1 ip ttl set 2 meta mark set 1
 //	  }
@@ -133,9 +136,12 @@ const (
 //
 // The arp table keeps the neighbour table clean: the kernel learns the sender of a request, and a guest may ask from any of
 // its addresses. As each request seems to come from the ENI's primary address, it meets the permanent entry of that.
+//
+// The rules of IPv6 are the same, without the gateway's translation, and with neighbour discovery in the place of ARP.
 type rules struct {
+	p        protocol
 	conn     *nftables.Conn
-	ip, arp  *nftables.Table
+	ip, arp  *nftables.Table // arp: with IPv4
 	counters map[string]*nftables.NamedObj
 	sets     sets
 	have     elements
@@ -143,14 +149,16 @@ type rules struct {
 }
 
 // newRules builds chains and empty sets in one transaction.
-func newRules(ns *netlab.Namespace) (*rules, error) {
+func newRules(ns *netlab.Namespace, p protocol) (*rules, error) {
 	conn, err := nftables.New(nftables.WithNetNSFd(ns.FD()), nftables.AsLasting())
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
-	r := &rules{conn: conn, counters: map[string]*nftables.NamedObj{}, have: elements{}, chains: map[string][]groupRule{}}
-	r.ip = conn.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyIPv4})
-	r.arp = conn.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyARP})
+	r := &rules{p: p, conn: conn, counters: map[string]*nftables.NamedObj{}, have: elements{}, chains: map[string][]groupRule{}}
+	r.ip = conn.AddTable(&nftables.Table{Name: tableName, Family: p.family})
+	if p.family == nftables.TableFamilyIPv4 {
+		r.arp = conn.AddTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyARP})
+	}
 	for _, reason := range dropReasons() {
 		o := &nftables.NamedObj{Table: r.ip, Name: reason, Type: nftables.ObjTypeCounter, Obj: &expr.Counter{}}
 		conn.AddObj(o)
@@ -160,10 +168,10 @@ func newRules(ns *netlab.Namespace) (*rules, error) {
 		r.close()
 		return nil, err
 	}
+	r.addARP()
 	r.addArrive()
 	r.addForward()
 	r.addGateway()
-	r.addARP()
 	if err := conn.Flush(); err != nil {
 		r.close()
 		return nil, fmt.Errorf("write nftables rules: %w", err)
@@ -210,37 +218,41 @@ func (r *rules) addArrive() {
 	granted := r.chain("granted")
 
 	fromOutside := linkPrefix(expr.MetaKeyIIFNAME, outsidePort)
+	r.addNeighbourDiscovery(arrive)
 	r.add(arrive, []expr.Any{&expr.Meta{Key: expr.MetaKeyPKTTYPE, Register: reg1}}, differs([]byte{packetHost}), r.drop(DropMulticast))
-	r.add(arrive, fromOutside, load(ipSource), inSet(r.sets.vpc), r.drop(DropSource))
-	r.add(arrive, fromOutside, load(ipSource), inSet(r.sets.peered), r.drop(DropSource))
-	r.add(arrive, fromOutside, load(ipDestination), notInSet(r.sets.publics), r.drop(DropNoPublic))
-	r.rewriteInner(arrive, fromOutside, innerSource, r.sets.privateOf)
-	r.add(arrive, fromOutside, load(ipDestination), mapTo(r.sets.privateOf, reg1), writeAddr(ipDestination, reg1), accept())
+	r.add(arrive, fromOutside, load(r.p.source), inSet(r.sets.vpc), r.drop(DropSource))
+	r.add(arrive, fromOutside, load(r.p.source), inSet(r.sets.peered), r.drop(DropSource))
+	r.add(arrive, fromOutside, load(r.p.destination), notInSet(r.sets.publics), r.drop(DropNoPublic))
+	r.addGatewayIn(arrive, fromOutside)
 	r.add(arrive, linkPrefix(expr.MetaKeyIIFNAME, peerPort), goTo(peering))
-	r.add(arrive, load(ipDestination), masked(classD), equals(classD), r.drop(DropMulticast))
+	r.add(arrive, load(field{r.p.destination.base, r.p.destination.offset, 1}), masked(r.p.multicast), equals(r.p.multicast), r.drop(DropMulticast))
 	r.add(arrive, linkName(reg1), loadTo(etherSource, reg2), notInSet(r.sets.macs), r.drop(DropSourceMAC))
-	r.add(arrive, linkName(reg1), loadTo(ipSource, reg2), inSet(r.sets.sources), goTo(toward))
-	r.add(arrive, linkName(reg1), loadTo(ipSource, reg2), maskedIn(reg2, blockMask()), inSet(r.sets.blocks), goTo(toward))
+	r.add(arrive, linkName(reg1), loadTo(r.p.source, reg2), inSet(r.sets.sources), goTo(toward))
+	r.add(arrive, linkName(reg1), loadTo(r.p.source, reg2), maskedIn(reg2, r.p.blockMask), inSet(r.sets.blocks), goTo(toward))
 	r.add(arrive, linkName(reg1), inSet(r.sets.unchecked), goTo(toward))
 	r.add(arrive, r.drop(DropSource))
 
 	r.add(peering, noWayBack(), r.drop(DropSource))
-	r.add(peering, load(ipDestination), notInSet(r.sets.vpc), r.drop(DropTransit))
+	r.add(peering, load(r.p.destination), notInSet(r.sets.vpc), r.drop(DropTransit))
 	r.add(peering, goTo(inside))
 
-	r.add(toward, load(ipDestination), inSet(r.sets.vpc), goTo(inside))
-	r.add(toward, load(ipDestination), inSet(r.sets.peered), goTo(inside))
-	r.add(toward, load(ipSource), inSet(r.sets.associated), goTo(leave))
+	r.add(toward, load(r.p.destination), inSet(r.sets.vpc), goTo(inside))
+	r.add(toward, load(r.p.destination), inSet(r.sets.peered), goTo(inside))
+	if r.p.family == nftables.TableFamilyIPv6 {
+		r.add(toward, goTo(leave)) // every IPv6 address is a public one
+	}
+	r.add(toward, load(r.p.source), inSet(r.sets.associated), goTo(leave))
 	r.add(toward, r.drop(DropNoPublic))
 
-	r.add(inside, linkName(reg1), loadTo(ipDestination, reg2), inSet(r.sets.own), goTo(own))
+	r.add(inside, linkName(reg1), loadTo(r.p.destination, reg2), inSet(r.sets.own), goTo(own))
+	r.add(inside, r.p.in(r.p.destination, r.p.link), r.drop(DropNoAddress))
 	r.add(inside, noRoute(), r.drop(DropNoAddress))
-	r.add(inside, load(ipTTL), equals([]byte{1}), value(reg1, []byte{2}), writeTTL(reg1), setMark(restoredMark))
+	r.add(inside, load(r.p.hops), equals([]byte{1}), value(reg1, []byte{2}), r.p.writeHops(reg1), setMark(restoredMark))
 
-	r.add(own, linkName(reg1), loadTo(ipSource, reg2), inSet(r.sets.sources), goTo(granted))
-	r.add(own, linkName(reg1), loadTo(ipSource, reg2), maskedIn(reg2, blockMask()), inSet(r.sets.blocks), goTo(granted))
+	r.add(own, linkName(reg1), loadTo(r.p.source, reg2), inSet(r.sets.sources), goTo(granted))
+	r.add(own, linkName(reg1), loadTo(r.p.source, reg2), maskedIn(reg2, r.p.blockMask), inSet(r.sets.blocks), goTo(granted))
 	r.add(own, r.drop(DropSource)) // answers go to the ENI only, whatever its check says
-	r.add(granted, load(ipDestination), masked([]byte{255, 255, 0, 0}), equals([]byte{169, 254, 0, 0}), linkName(reg1), r.overAllowance(), r.drop(DropAllowance))
+	r.add(granted, r.p.in(r.p.destination, r.p.services), linkName(reg1), r.overAllowance(), r.drop(DropAllowance))
 	r.add(granted, []expr.Any{&expr.Notrack{}}, accept())
 
 	r.add(leave, noRoute(), r.drop(DropNoOutside))
@@ -270,24 +282,40 @@ func (r *rules) addForward() {
 	r.add(forward, established, direction(1), ends(expr.CtKeyLABELS, expr.CtKeyMARK), goTo(finish))
 	r.add(forward, linkName(reg1), jumpBy(r.sets.egressOf))
 	r.add(forward, linkOut(reg1), jumpBy(r.sets.ingressOf))
-	r.add(forward, tracked(expr.CtKeyMARK, reg1), equals(mark(0)),
+	r.add(forward, tracked(expr.CtKeyMARK, reg1), equals(markBytes(0)),
 		linkName(reg1), mapTo(r.sets.idOf, reg1), setTracked(expr.CtKeyMARK, reg1),
 		linkOut(reg1), mapTo(r.sets.labelOf, reg1), setTracked(expr.CtKeyLABELS, reg1))
 	r.add(forward, goTo(finish))
 
 	r.add(finish, fromOutside, accept())
 	r.add(finish, toOutside, accept())
-	r.add(finish, []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg1}}, equals(mark(restoredMark)), accept())
-	r.add(finish, load(ipTTL), mapTo(r.sets.ttlPlusOne, reg1), writeTTL(reg1))
+	r.add(finish, []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg1}}, equals(markBytes(restoredMark)), accept())
+	r.add(finish, load(r.p.hops), mapTo(r.sets.ttlPlusOne, reg1), r.p.writeHops(reg1))
 }
 
+// addGatewayIn translates what comes through the internet gateway.
+func (r *rules) addGatewayIn(arrive *nftables.Chain, fromOutside []expr.Any) {
+	if r.p.family != nftables.TableFamilyIPv4 {
+		return
+	}
+	r.rewriteInner(arrive, fromOutside, innerSource, r.sets.privateOf)
+	r.add(arrive, fromOutside, load(ipDestination), mapTo(r.sets.privateOf, reg1), writeAddr(ipDestination, reg1), accept())
+}
+
+// addGateway translates what leaves through the internet gateway.
 func (r *rules) addGateway() {
+	output := r.base("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
+	if r.p.family == nftables.TableFamilyIPv6 { // two addresses of one ENI talk through one port; that is no detour
+		r.add(output, []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg1}}, equals([]byte{vpc.ProtoICMPv6}), load(icmpType), equals([]byte{redirect}), drop())
+	}
+	r.add(output, []expr.Any{&expr.Notrack{}})
+	if r.p.family != nftables.TableFamilyIPv4 {
+		return
+	}
 	igw := r.base("igw", nftables.ChainTypeFilter, nftables.ChainHookPostrouting, *nftables.ChainPriorityNATSource)
 	toOutside := linkPrefix(expr.MetaKeyOIFNAME, outsidePort)
 	r.rewriteInner(igw, toOutside, innerDestination, r.sets.publicOf)
 	r.add(igw, toOutside, load(ipSource), mapTo(r.sets.publicOf, reg1), writeAddr(ipSource, reg1))
-	output := r.base("output", nftables.ChainTypeFilter, nftables.ChainHookOutput, *nftables.ChainPriorityRaw)
-	r.add(output, []expr.Any{&expr.Notrack{}})
 }
 
 // rewriteInner rewrites an address of the packet that an ICMP error is about.
@@ -299,6 +327,9 @@ func (r *rules) rewriteInner(chain *nftables.Chain, where []expr.Any, inner fiel
 }
 
 func (r *rules) addARP() {
+	if r.p.family != nftables.TableFamilyIPv4 {
+		return
+	}
 	arrive := r.conn.AddChain(&nftables.Chain{
 		Name: "arrive", Table: r.arp, Type: nftables.ChainTypeFilter,
 		Hooknum: nftables.ChainHookRef(arpInput), Priority: nftables.ChainPriorityFilter,
@@ -306,6 +337,22 @@ func (r *rules) addARP() {
 	r.add(arrive, load(arpOperation), differs(binaryutil.BigEndian.PutUint16(arpRequest)), drop())
 	r.add(arrive, linkName(reg1), mapTo(r.sets.primaryOf, reg1), write(arpSender, reg1), accept())
 	r.add(arrive, drop())
+}
+
+// addNeighbourDiscovery lets guests ask for their router and for the services beside it, and for nothing else. As in ARP, each
+// question seems to come from one address of the ENI, which has a permanent entry. What else a guest's kernel says to its link
+// (reports of multicast groups) is no packet of the VPC, and is not counted.
+func (r *rules) addNeighbourDiscovery(arrive *nftables.Chain) {
+	if r.p.family != nftables.TableFamilyIPv6 {
+		return
+	}
+	icmp := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg1}}
+	asks := slices.Concat(icmp, equals([]byte{vpc.ProtoICMPv6}), load(icmpType), equals([]byte{neighbourSolicitation}))
+	asked := field{expr.PayloadBaseTransportHeader, 8, 16} // the address that is asked for
+	r.add(arrive, asks, linkName(reg1), loadTo(asked, reg2), inSet(r.sets.own),
+		linkName(reg1), mapTo(r.sets.primaryOf, reg1), writeSource6(reg1), []expr.Any{&expr.Notrack{}}, accept())
+	r.add(arrive, asks, drop())
+	r.add(arrive, load(field{ip6Destination.base, ip6Destination.offset, 2}), equals([]byte{0xff, 0x02}), drop())
 }
 
 // drop counts a packet and ends it.

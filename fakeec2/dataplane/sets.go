@@ -1,13 +1,11 @@
 package dataplane
 
 import (
+	"cmp"
 	"fmt"
-	"net/netip"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
-
-	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
 // sets are the sets and maps of the rules.
@@ -37,7 +35,7 @@ type sets struct {
 }
 
 func (r *rules) addSets() error {
-	name, addr, mac, number := nftables.TypeIFName, nftables.TypeIPAddr, nftables.TypeEtherAddr, nftables.TypeMark
+	name, addr, mac, number := nftables.TypeIFName, r.p.addr, nftables.TypeEtherAddr, nftables.TypeMark
 	octet, label := nftables.TypeInteger, nftables.TypeInteger // these have no types of their own
 	octet.Bytes, label.Bytes = 1, 16
 	// Names are in the machine's byte order, which only listings need to know.
@@ -64,7 +62,7 @@ func (r *rules) addSets() error {
 		members: pair("members", mac, addr), memberBlocks: pair("member_blocks", mac, addr),
 		egressOf: byLink(r.ip, "egress_of", nftables.TypeVerdict), ingressOf: byLink(r.ip, "ingress_of", nftables.TypeVerdict),
 		ids: pair("ids", name, number), idOf: byLink(r.ip, "id_of", number), labelOf: byLink(r.ip, "label_of", label),
-		primaryOf:  byLink(r.arp, "primary_of", addr),
+		primaryOf:  byLink(cmp.Or(r.arp, r.ip), "primary_of", addr),
 		ttlPlusOne: &nftables.Set{Table: r.ip, Name: "ttl_plus_one", KeyType: octet, IsMap: true, DataType: octet},
 		allowance:  &nftables.Set{Table: r.ip, Name: "allowance", KeyType: name, KeyByteOrder: native, Dynamic: true},
 	}
@@ -90,10 +88,4 @@ func (r *rules) following() []*nftables.Set {
 		s.vpc, s.peered, s.sources, s.blocks, s.memberBlocks, s.macs, s.own, s.unchecked, s.publics, s.associated, s.publicOf, s.privateOf, s.members,
 		s.egressOf, s.ingressOf, s.ids, s.idOf, s.labelOf, s.primaryOf,
 	}
-}
-
-// ownAddrs are the addresses of the network itself on a port: the gateway (first, because ICMP errors come from a port's first
-// address) and the services that every ENI finds beside it.
-func ownAddrs(p port, resolver netip.Addr) []netip.Addr {
-	return []netip.Addr{p.Gateway, metadataAddr, vpc.ResolverAddr, vpc.TimeAddr, resolver}
 }

@@ -66,12 +66,11 @@ type fabric struct {
 // port is one link between the fabric and a guest.
 type port struct {
 	portIdentity
-	Secondary []netip.Prefix // beside Primary, ascending: single addresses and /28 prefixes
-	// Metadata6 is the guest's IPv6 address where metadata answer at the IPv6 endpoint, too; else zero.
-	Metadata6 netip.Addr
-	Public    netip.Addr   // associated with Primary at the internet gateway; zero if none
-	Unchecked bool         // the source/destination check is off
-	Publics   []netip.Addr // of an outside port: every public address of the VPC, ascending
+	Secondary []netip.Prefix // beside Primary, ascending: single addresses and prefixes, IPv4 and IPv6
+	Metadata6 bool           // metadata answer at the IPv6 endpoint, too
+	Public    netip.Addr     // associated with Primary at the internet gateway; zero if none
+	Unchecked bool           // the source/destination check is off
+	Publics   []netip.Addr   // of an outside port: every public address of the VPC, ascending
 	// Egress and Ingress are the chains of the ENI's security groups; "" where nothing is checked.
 	Egress, Ingress string
 }
@@ -98,6 +97,20 @@ func (p port) holds() []netip.Prefix {
 	return append([]netip.Prefix{single(p.Primary)}, p.Secondary...)
 }
 
+// hasIPv6 tells whether any of it is IPv6.
+func (p port) hasIPv6() bool {
+	return len(p.Secondary) > 0 && p.Secondary[len(p.Secondary)-1].Addr().Is6() // IPv4 comes first
+}
+
+// linkLocal6 is the guest's address that its kernel makes of its MAC. Source: RFC 4291, appendix A.
+func (p port) linkLocal6() netip.Addr {
+	mac, err := net.ParseMAC(p.MAC)
+	if err != nil {
+		return netip.Addr{} // plug has reported it
+	}
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, 9: mac[1], 10: mac[2], 11: 0xff, 12: 0xfe, 13: mac[3], 14: mac[4], 15: mac[5]})
+}
+
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // secondaries are what an ENI holds beside its primary address, ascending.
@@ -106,7 +119,10 @@ func secondaries(e vpc.ENI) []netip.Prefix {
 	for _, a := range e.Secondary {
 		all = append(all, single(a))
 	}
-	all = append(all, e.Prefixes...)
+	for _, a := range e.IPv6 {
+		all = append(all, single(a))
+	}
+	all = slices.Concat(all, e.Prefixes, e.IPv6Prefixes)
 	slices.SortFunc(all, netip.Prefix.Compare)
 	return all
 }

@@ -20,8 +20,9 @@ import (
 func (l *lab) addVPC(cidr, name string, addr netip.Addr) vpc.Instance {
 	l.t.Helper()
 	range16 := netip.MustParsePrefix(cidr)
-	n := must(l.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{range16}}))(l.t)
-	s := must(l.model.AddSubnet(vpc.Subnet{VPCID: n.ID, AZ: "us-west-2b", CIDR: netip.PrefixFrom(range16.Addr(), 24)}))(l.t)
+	six := l.model.AmazonIPv6()
+	n := must(l.model.AddVPC(vpc.Network{CIDRs: []netip.Prefix{range16}, IPv6CIDRs: []netip.Prefix{six}}))(l.t)
+	s := must(l.model.AddSubnet(vpc.Subnet{VPCID: n.ID, AZ: "us-west-2b", CIDR: netip.PrefixFrom(range16.Addr(), 24), IPv6CIDR: netip.PrefixFrom(six.Addr(), 64)}))(l.t)
 	return must(l.model.Launch(l.now, vpc.LaunchInput{Name: name, Type: "m5.xlarge", SubnetID: s.ID, PrivateIP: addr}))(l.t)
 }
 

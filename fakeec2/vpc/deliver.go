@@ -34,11 +34,18 @@ var (
 	MetadataAddr = netip.AddrFrom4([4]byte{169, 254, 169, 254})
 	ResolverAddr = netip.AddrFrom4([4]byte{169, 254, 169, 253})
 	TimeAddr     = netip.AddrFrom4([4]byte{169, 254, 169, 123})
-	linkLocal    = netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 0, 0}), 16)
-	multicast    = netip.PrefixFrom(netip.AddrFrom4([4]byte{224, 0, 0, 0}), 3) // and all that is reserved above it
+	// Of IPv6 there are the metadata, and the router of every subnet.
+	MetadataAddr6 = netip.MustParseAddr("fd00:ec2::254")
+	RouterAddr6   = netip.MustParseAddr("fe80:ec2::1")
+
+	// linkScope are ranges that never leave their link but for the services above, multicast those that are no unicast.
+	linkScope = []netip.Prefix{
+		netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 0, 0}), 16), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::/32"),
+	}
+	multicast = []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{224, 0, 0, 0}), 3), netip.MustParsePrefix("ff00::/8")}
 )
 
-// Packet is an IPv4 packet as somebody sends it.
+// Packet is a packet as somebody sends it.
 type Packet struct {
 	From      string // id of the sending ENI, or name of the service or outside host
 	VPC       string // of an outside host's packet: the VPC that it is sent to
@@ -85,7 +92,7 @@ func (f *Flows) Deliver(p Packet) Verdict {
 		}
 		return Verdict{To: own, Src: p.Src, Dst: p.Dst}
 	}
-	if n.within(p.Dst) || linkLocal.Contains(p.Dst) {
+	if n.within(p.Dst) || contained(linkScope, p.Dst) {
 		to, found := v.place(n.ID, p.Dst)
 		if !found {
 			return Verdict{Drop: DropNoAddress}
@@ -116,6 +123,7 @@ type origin struct {
 	mac       string
 	subnet    Subnet
 	unchecked bool
+	six       bool // has IPv6 addresses
 	holds     func(netip.Addr) bool
 }
 
@@ -132,7 +140,7 @@ func (v *VPC) sender(p Packet) (origin, string) {
 		}
 		return origin{
 			endpoint: endOf(e), vpc: e.VPCID, mac: e.MAC, subnet: v.subnets[e.SubnetID].Subnet,
-			unchecked: !e.SourceDestCheck, holds: e.Holds,
+			unchecked: !e.SourceDestCheck, six: len(e.IPv6)+len(e.IPv6Prefixes) > 0, holds: e.Holds,
 		}, ""
 	}
 	if s, known := v.services[p.From]; known {
@@ -172,7 +180,7 @@ func (v *VPC) linked(e *ENI) bool {
 
 func (v *VPC) checkFrame(s origin, p Packet) string {
 	switch {
-	case p.Broadcast || multicast.Contains(p.Dst):
+	case p.Broadcast || contained(multicast, p.Dst):
 		return DropMulticast
 	case p.MAC != "" && p.MAC != s.mac:
 		return DropSourceMAC
@@ -187,6 +195,14 @@ func (s origin) own(n *Network, addr netip.Addr) string {
 	switch addr {
 	case s.subnet.Gateway():
 		return ToGateway
+	case RouterAddr6:
+		if s.six {
+			return ToGateway
+		}
+	case MetadataAddr6:
+		if s.six {
+			return ToMetadata
+		}
 	case MetadataAddr:
 		return ToMetadata
 	case ResolverAddr, n.Resolver():
@@ -200,7 +216,7 @@ func (s origin) own(n *Network, addr netip.Addr) string {
 // place finds who has an address of a VPC and a link to get it by.
 func (v *VPC) place(vpcID string, addr netip.Addr) (endpoint, bool) {
 	for _, s := range v.subnets {
-		if s.VPCID != vpcID || !s.CIDR.Contains(addr) {
+		if s.VPCID != vpcID || !s.CIDR.Contains(addr) && !s.IPv6CIDR.Contains(addr) {
 			continue
 		}
 		owner := s.owner(addr)
@@ -234,6 +250,9 @@ func (f *Flows) throughPeering(x Peering, near hop, p Packet) Verdict {
 
 // toOutside is the internet gateway's way out: one to one, for associated addresses.
 func (f *Flows) toOutside(n *Network, from endpoint, p Packet) Verdict {
+	if p.Dst.Is6() {
+		return Verdict{Drop: DropNoOutside} // every IPv6 address is a public one, and outside hosts have none
+	}
 	var public netip.Addr
 	for _, e := range f.model.enis {
 		if e.VPCID == n.ID && e.Primary == p.Src && e.Public.IsValid() && f.model.linked(e) {
@@ -259,7 +278,7 @@ func (f *Flows) toOutside(n *Network, from endpoint, p Packet) Verdict {
 // fromOutside is the internet gateway's way in.
 func (f *Flows) fromOutside(p Packet) Verdict {
 	v, n := f.model, f.model.networks[p.VPC]
-	if _, peered := v.peeringTo(n.ID, p.Src); peered || n.within(p.Src) || linkLocal.Contains(p.Src) {
+	if _, peered := v.peeringTo(n.ID, p.Src); peered || n.within(p.Src) || contained(linkScope, p.Src) {
 		return Verdict{Drop: DropSource}
 	}
 	e := v.enis[v.publics[p.Dst]]
@@ -283,7 +302,11 @@ func (v *VPC) peeringTo(network string, addr netip.Addr) (Peering, bool) {
 	return Peering{}, false
 }
 
-// within tells whether an address is in one of a VPC's IPv4 ranges.
+// within tells whether an address is in one of a VPC's ranges.
 func (n *Network) within(addr netip.Addr) bool {
-	return slices.ContainsFunc(n.CIDRs, func(c netip.Prefix) bool { return c.Contains(addr) })
+	return contained(n.CIDRs, addr) || contained(n.IPv6CIDRs, addr)
+}
+
+func contained(ranges []netip.Prefix, addr netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(c netip.Prefix) bool { return c.Contains(addr) })
 }

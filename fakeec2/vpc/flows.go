@@ -35,10 +35,12 @@ type hop struct {
 	from, to endpoint
 }
 
-// ICMP types of an echo. Source: RFC 792.
+// ICMP types of an echo. Source: RFC 792, RFC 4443.
 const (
-	icmpEchoReply = 0
-	icmpEcho      = 8
+	icmpEchoReply  = 0
+	icmpEcho       = 8
+	icmp6Echo      = 128 // RFC 4443
+	icmp6EchoReply = 129
 )
 
 // track names a packet's direction and the opposite one; ok is false for packets that cannot begin a flow.
@@ -52,12 +54,18 @@ func (h hop) track(p Packet) (there, back tuple, ok bool) {
 		// Both directions of an echo are one kind of tuple; what is neither can begin nothing.
 		there.srcPort, there.id = p.SrcPort, p.ID
 		ok = p.SrcPort == icmpEcho
+	case ProtoICMPv6:
+		there.srcPort, there.id = p.SrcPort, p.ID
+		ok = p.SrcPort == icmp6Echo
 	}
 	back = there
 	back.src, back.dst = there.dst, there.src
 	back.srcPort, back.dstPort = there.dstPort, there.srcPort
-	if p.Protocol == ProtoICMP {
-		back.srcPort, back.dstPort = icmpEcho-there.srcPort, 0
+	switch p.Protocol {
+	case ProtoICMP:
+		back.srcPort, back.dstPort = icmpEcho+icmpEchoReply-there.srcPort, 0
+	case ProtoICMPv6:
+		back.srcPort, back.dstPort = icmp6Echo+icmp6EchoReply-there.srcPort, 0
 	}
 	return there, back, ok
 }
@@ -112,6 +120,8 @@ const (
 	ProtoICMP = 1
 	ProtoTCP  = 6
 	ProtoUDP  = 17
+
+	ProtoICMPv6 = 58
 )
 
 // Number is the rule's protocol as IANA numbers it, -1 for all.
@@ -124,7 +134,7 @@ func (r Rule) Number() int {
 	case "udp":
 		return ProtoUDP
 	case "icmpv6":
-		return protoICMPv6
+		return ProtoICMPv6
 	}
 	n, err := strconv.Atoi(r.Protocol)
 	if err != nil {
@@ -136,7 +146,6 @@ func (r Rule) Number() int {
 const (
 	allProtocols = -1
 	noProtocol   = -2
-	protoICMPv6  = 58
 )
 
 // matches tells whether a rule is about a packet's protocol and ports.
@@ -150,7 +159,7 @@ func (r Rule) matches(p Packet) bool {
 		if p.DstPort < r.From || p.DstPort > r.To {
 			return false
 		}
-	case ProtoICMP: // type and code lie where ports do; -1 is all
+	case ProtoICMP, ProtoICMPv6: // type and code lie where ports do; -1 is all
 		if r.From >= 0 && p.SrcPort != r.From || r.To >= 0 && p.DstPort != r.To {
 			return false
 		}
@@ -179,7 +188,7 @@ func (v *VPC) isMember(group string, addr netip.Addr) bool {
 		return false
 	}
 	for _, s := range v.subnets {
-		if s.VPCID != g.VPCID || !s.CIDR.Contains(addr) {
+		if s.VPCID != g.VPCID || !s.CIDR.Contains(addr) && !s.IPv6CIDR.Contains(addr) {
 			continue
 		}
 		owner := s.owner(addr)
