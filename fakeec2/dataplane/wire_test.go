@@ -139,6 +139,14 @@ func (w *wire) add(vpcID, port, name string, s sender) {
 	for deadline := time.Now().Add(patience); outer.Attrs().OperState != netlink.OperUp && time.Now().Before(deadline); {
 		outer = must(fabric.LinkByName(port))(w.t) // the kernel takes note of a carrier in its own time, and drops until then
 	}
+	if slices.ContainsFunc(s.holds, netip.Addr.Is6) { // and so it does with the router's address
+		router := &netlink.Route{LinkIndex: outer.Attrs().Index, Table: unix.RT_TABLE_LOCAL, Dst: ipNetOf(vpc.RouterAddr6)}
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			if len(must(fabric.RouteListFiltered(unix.AF_INET6, router, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST))(w.t)) > 0 {
+				break
+			}
+		}
+	}
 	s.to, s.mac, s.packet.From = outer.Attrs().HardwareAddr, inner.Attrs().HardwareAddr, name
 	w.senders[vpcID+"/"+name] = s
 	w.ends[vpcID+"/"+port] = name

@@ -1,9 +1,12 @@
 package netlab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -130,7 +133,36 @@ func AddAddr(n *Namespace, link string, addr netip.Prefix) error {
 	if err := h.AddrAdd(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}, parsed); err != nil {
 		return fmt.Errorf("add address %s to %s in %s: %w", addr, link, n.path, err)
 	}
+	if addr.Addr().Is6() {
+		return n.awaitLocal(h, index, addr.Addr())
+	}
 	return nil
+}
+
+// localWait is how long the kernel may take to deliver to a new IPv6 address; it takes a fraction of a millisecond.
+const localWait = time.Second
+
+// awaitLocal waits until a link that carries packets delivers to its new IPv6 address: the kernel leaves the local route to a
+// worker. On a link without carrier it comes with the carrier.
+func (n *Namespace) awaitLocal(h *netlink.Handle, index int, addr netip.Addr) error {
+	filter := &netlink.Route{LinkIndex: index, Table: unix.RT_TABLE_LOCAL, Dst: ipNet(netip.PrefixFrom(addr, addr.BitLen()))}
+	for deadline := time.Now().Add(localWait); time.Now().Before(deadline); runtime.Gosched() {
+		link, err := h.LinkByIndex(index)
+		if err != nil {
+			return fmt.Errorf("read link of %s in %s: %w", addr, n.path, err)
+		}
+		if state := link.Attrs().OperState; state != netlink.OperUp && state != netlink.OperUnknown {
+			return nil
+		}
+		routes, err := h.RouteListFiltered(unix.AF_INET6, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return fmt.Errorf("read local routes in %s: %w", n.path, err)
+		}
+		if len(routes) > 0 {
+			return nil
+		}
+	}
+	return nil // the kernel is that busy: whoever needs the address waits for it
 }
 
 // Route is a unicast route. The zero Dst is the default route of IPv4; Via may be invalid for a destination on the link
