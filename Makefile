@@ -17,10 +17,10 @@ UNIT        = $(shell go list ./... | grep -v /e2e/)
 ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test simulate e2e check lint law docs docs-check bench clean tools
+.PHONY: help build assets demo test simulate e2e check lint law docs docs-check conformance bench clean tools
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build all programs into build/bin (the first time compiles service/ec2 and client-go: 2 to 5 minutes)
 	@mkdir -p build/bin
@@ -61,6 +61,9 @@ docs: ## rewrite the generated tables of the README
 
 docs-check:
 	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs ./e2e/figures -run TestReadme
+
+conformance: ## the fake EC2 against the real SDK: every pair of action and error code
+	@$(STEP) --last "conformance" go test -count=1 ./fakeec2/conformance
 
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')
