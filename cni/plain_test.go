@@ -58,7 +58,7 @@ func libraryText(t *testing.T, result *current.Result, version string) []byte {
 func FuzzPlainConf(f *testing.F) {
 	for _, seed := range []string{
 		`{"cniVersion":"1.0.0","name":"a","socket":"/s","logFile":"/l","logLevel":"info","type":"aws-cni"}`,
-		`{"name":"a","prevResult":{"ips":[{"address":"10.0.0.1/32"}]}}`, `{"name":"a","prevResult":null}`, `{"NAME":"a"}`, `{"PrevResult":{}}`,
+		`{"name":"a","prevResult":{"ips":[{"address":"10.0.0.1/32"}]}}`, `{"name":"a","prevResult":null}`, `{ "prevResult" : { "a" : [ 1 ] } , "name":"a" } `, `{"NAME":"a"}`, `{"PrevResult":{}}`,
 		`{"name":"a","cni.dev/valid-attachments":[{"containerID":"a","ifname":"b"}]}`, `{"name":1}`, `{"name":"a","name":null}`, `[]`, `{"name":"a"`,
 	} {
 		f.Add([]byte(seed))

@@ -74,8 +74,9 @@ func LeavePending(socket string, record PendingDel) error {
 	return nil
 }
 
-// CollectPending reads the recorded deletions, oldest first. Unreadable ones are removed and reported in the error, which
-// may come together with readable ones. Release each, then RemovePending.
+// CollectPending reads the recorded deletions, oldest first. Those that make no sense are removed and reported in the error, which
+// may come together with others; one that could not be read for the moment is reported and stays. Release each, then
+// RemovePending.
 func CollectPending(socket string) ([]PendingDel, error) {
 	folder := pendingFolder(socket)
 	switch info, err := os.Stat(folder); {
@@ -101,7 +102,12 @@ func CollectPending(socket string) ([]PendingDel, error) {
 		if err == nil && entry.Name() != pendingName(record.Attachment) {
 			err = errors.New("name and contents differ")
 		}
-		if err != nil {
+		var unread *fs.PathError
+		switch {
+		case errors.As(err, &unread): // too many open files, say: the next collection reads it
+			bad = append(bad, fmt.Errorf("read recorded deletion: %w", err))
+			continue
+		case err != nil:
 			bad = append(bad, fmt.Errorf("drop recorded deletion %s: %w", path, err), os.RemoveAll(path))
 			continue
 		}

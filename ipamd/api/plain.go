@@ -55,12 +55,20 @@ func token(text []byte, want byte) (rest []byte, ok bool) {
 	return space(text[1:]), true
 }
 
+// end cuts off a value's last character; the white space behind it is not the value's.
+func end(text []byte, want byte) (rest []byte, ok bool) {
+	if len(text) == 0 || text[0] != want {
+		return text, false
+	}
+	return text[1:], true
+}
+
 // object reads an object; the text begins with it. each may be nil.
 func object(text []byte, depth int, each func(string, []byte) bool) (rest []byte, ok bool) {
 	if text, ok = token(text, '{'); !ok || depth == 0 {
 		return nil, false
 	}
-	if rest, ok = token(text, '}'); ok {
+	if rest, ok = end(text, '}'); ok {
 		return rest, true
 	}
 	for {
@@ -77,7 +85,7 @@ func object(text []byte, depth int, each func(string, []byte) bool) (rest []byte
 		}
 		after = space(after)
 		if text, ok = token(after, ','); !ok {
-			return token(after, '}')
+			return end(after, '}')
 		}
 	}
 }
@@ -87,7 +95,7 @@ func list(text []byte, depth int) (rest []byte, ok bool) {
 	if text, ok = token(text, '['); !ok || depth == 0 {
 		return nil, false
 	}
-	if rest, ok = token(text, ']'); ok {
+	if rest, ok = end(text, ']'); ok {
 		return rest, true
 	}
 	for {
@@ -96,7 +104,7 @@ func list(text []byte, depth int) (rest []byte, ok bool) {
 		}
 		rest = space(rest)
 		if text, ok = token(rest, ','); !ok {
-			return token(rest, ']')
+			return end(rest, ']')
 		}
 	}
 }

@@ -66,7 +66,7 @@ func FuzzPlain(f *testing.F) {
 	for _, seed := range []string{
 		`{"version":1,"body":{"hostVeth":"eni1","mtu":9001,"addr":"10.0.1.20/32","gateway":"169.254.1.1","repeat":false}}`,
 		`{"version":1}`, `{"version":0,"error":{"code":11}}`, `{"Version":1,"BODY":{}}`, `{"a":[1,-2,{"b":null}],"version":2,"version":3}`,
-		`{"body":{"mtu":01}}`, `{"body":[1,]}`, `{"a":tru}`,
+		`{"body":{"mtu":01}}`, `{"body":{ "routes":[ ] } , "version":1 } `, `{"body":[1,]}`, `{"a":tru}`,
 	} {
 		f.Add([]byte(seed))
 	}

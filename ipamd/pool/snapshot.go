@@ -102,8 +102,8 @@ func (p *Pool) restoreCooling(snap Snapshot, now time.Time) {
 			a.occupied = snap.BootID == p.set.BootID // until the kernel is seen without its pod
 			continue
 		}
-		// A clock that was set back must not make a cooldown last for days.
-		a.until = earlier(c.Until, now.Add(max(p.set.Cooldown, interruptedRest)))
+		// A clock that was set back must not make a cooldown last for days, nor one that will be: counted from now.
+		a.until = now.Add(min(c.Until.Sub(now), max(p.set.Cooldown, interruptedRest)))
 		if c.Pod.UID != "" {
 			p.previous[c.Pod.UID] = c.Addr
 		}
@@ -144,13 +144,6 @@ func (p *Pool) restoreAssignments(snap Snapshot, now time.Time) {
 
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
 		return b
 	}
 	return a

@@ -110,6 +110,11 @@ func migrate(data []byte, from int, steps []step) ([]byte, error) {
 }
 
 func (doc document) validate() error {
+	for i, at := range doc.times() {
+		if year := at.UTC().Year(); year < 1 || year > lastYear {
+			return fmt.Errorf("decode state: time %d lies in the year %d", i, year)
+		}
+	}
 	for i, a := range doc.Assignments {
 		if !a.Address.IsValid() || a.Sandbox == "" {
 			return fmt.Errorf("decode state: assignment %d has no address or no sandbox", i)
@@ -131,6 +136,23 @@ func (doc document) validate() error {
 		}
 	}
 	return nil
+}
+
+// lastYear is the last one that can be written again: RFC 3339 has four digits for it.
+const lastYear = 9999
+
+func (doc document) times() []time.Time {
+	var list []time.Time
+	for _, a := range doc.Assignments {
+		list = append(list, a.Since)
+	}
+	for _, c := range doc.Cooling {
+		list = append(list, c.Until)
+	}
+	for _, a := range doc.Annotations {
+		list = append(list, a.Since)
+	}
+	return list
 }
 
 func (doc document) snapshot() pool.Snapshot {

@@ -193,6 +193,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(good)
 	f.Add([]byte(`{"version":1}`))
+	f.Add([]byte(`{"version":1,"cooling":[{"address":"10.0.0.1","until":"9999-12-31T23:59:59-10:00"}]}`))
+	f.Add([]byte(`{"version":1,"assignments":[{"address":"10.0.0.1","sandbox":"a","since":"0000-01-01T00:00:00+10:00"}]}`))
 	f.Add([]byte(`{"version":1,"cooling":[{"address":"fe80::1%eth0"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		snap, err := decode(data, steps())
