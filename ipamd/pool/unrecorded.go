@@ -61,12 +61,11 @@ func (p *Pool) foldDeparted(at HostReading) {
 	p.departed = still
 }
 
-// part gives a sandbox that is gone what a record would have given it: the pod is remembered as the address's last, and what
-// may have been written on it by an earlier life is cleared. Without a UID the clear could meet another pod of the name.
+// part clears what an earlier life may have written on the pod of a sandbox that is gone. Without a UID the clear could meet
+// another pod of the name. Nothing else is believed: a host veth tells a pod's name and not its UID, so that the sandbox may
+// be one of the pod's successor, whose ADD failed while the predecessor stood. The address rests since it was seen free (see
+// foldOccupied), and for this pod too: remembered as its last, it would be given to the successor with no cooldown at all.
 func (p *Pool) part(d departure, now time.Time) {
-	if a := p.addrs[d.Addr]; a != nil {
-		p.rest(a, d.Pod, now)
-	}
 	if d.Pod.UID == "" || !p.set.Annotate || len(p.set.Keys) == 0 || p.records[d.Owner] != nil || p.runs(d.Pod) {
 		return
 	}

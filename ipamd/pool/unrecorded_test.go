@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -113,5 +114,42 @@ func TestDepartureOfAPodThatRunsAgainClearsNothing(t *testing.T) {
 	w.kernel(false)
 	if list := w.p.Submissions(); len(list) != 0 {
 		t.Errorf("submitted: %+v", list)
+	}
+}
+
+// A host veth is named by its pod's name: what departs by it may be a sandbox of the pod, or one of its successor that never
+// had an address. Whoever it was, the address rests for everybody.
+func TestDepartureGivesNobodyTheAddressBeforeItsCooldown(t *testing.T) {
+	cases := []struct {
+		name     string
+		departed []string // pods whose sandboxes were deleted, the first while the veth stood
+	}{
+		{"the pod itself", []string{"web"}},
+		{"its successor, whose ADD failed", []string{"next"}},
+		{"the successor twice, then the pod", []string{"next", "next", "web"}},
+		{"the pod, then its successor", []string{"web", "next"}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			w, seen := unrecorded(t)
+			w.obs.ENIs[1].Secondary = w.obs.ENIs[1].Secondary[:1]
+			w.sync()
+			for k, name := range c.departed {
+				w.p.Departed(pod(name), fmt.Sprint(name, k), seen.Link, w.now)
+			}
+			w.kernel(false)
+			w.pods = nil
+			w.pass(departFirst)
+			w.kernel(false)
+			w.pass(10 * time.Second) // all departures are over
+			w.kernel(false)
+			for _, name := range append(c.departed, "other") {
+				w.refuse("s9", name)
+			}
+			w.pass(time.Minute)
+			if got := w.assign("s9", "next"); got != seen.Addr {
+				t.Errorf("after the cooldown: %s", got)
+			}
+		})
 	}
 }
