@@ -29,6 +29,8 @@ func (p *Pool) announce(h *holding, now time.Time) {
 		if other != owner && samePod(other.Pod, owner.Pod) && !p.live(other) {
 			stale = append(stale, p.records[other].Keys...)
 			stale = append(stale, p.records[other].Stale...)
+			p.heirs[owner] = append(append(p.heirs[owner], p.heirs[other]...), other)
+			delete(p.heirs, other)
 			p.forget(other)
 		}
 	}
@@ -137,12 +139,30 @@ func (p *Pool) refused(rec *Annotation, keys []string) {
 
 // Submissions gives the records that changed since they were last asked for, oldest change first. They may be sent once the
 // state that holds them is saved.
+//
+// A record that is to be present tells the annotator by itself that the pod's earlier sandboxes of the address are gone. One
+// that has ended before it was ever sent does not (its save failed, and the ADD with it): then each record that it took over
+// is given once more, to end as it does. Else the annotator would keep a value for a sandbox that nobody will ever clear.
 func (p *Pool) Submissions() []Annotation {
+	for _, owner := range p.handed { // and not put back: sent
+		delete(p.heirs, owner)
+	}
+	p.handed = nil
 	var list []Annotation
 	for _, owner := range p.outbox {
-		if rec := p.records[owner]; rec != nil {
-			list = append(list, rec.clone())
+		rec := p.records[owner]
+		if rec == nil {
+			continue
 		}
+		p.handed = append(p.handed, owner)
+		if rec.Wish != WishPresent {
+			for _, other := range p.heirs[owner] {
+				ended := rec.clone()
+				ended.Owner = other
+				list = append(list, ended)
+			}
+		}
+		list = append(list, rec.clone())
 	}
 	p.outbox = nil
 	return list
@@ -150,6 +170,7 @@ func (p *Pool) Submissions() []Annotation {
 
 // Resubmit puts records back that could not be sent.
 func (p *Pool) Resubmit(records []Annotation) {
+	p.handed = nil
 	var again []Owner
 	for _, rec := range records {
 		if !slices.Contains(p.outbox, rec.Owner) {

@@ -36,6 +36,8 @@ type Pool struct {
 	records map[Owner]*Annotation
 	byAddr  map[netip.Addr][]Owner // records of an address
 	outbox  []Owner                // records to submit, oldest first
+	heirs   map[Owner][]Owner      // owners whose records a record took over, and the annotator may not know it: see Submissions
+	handed  []Owner                // what Submissions gave last
 
 	buried map[string]time.Time // ENI ids and addresses that we gave up: an observation may show them for a while
 	blocks map[blockKey]block
@@ -108,6 +110,7 @@ func New(settings Settings) *Pool {
 		previous: map[string]netip.Addr{},
 		records:  map[Owner]*Annotation{},
 		byAddr:   map[netip.Addr][]Owner{},
+		heirs:    map[Owner][]Owner{},
 		buried:   map[string]time.Time{},
 		blocks:   map[blockKey]block{},
 		caps:     map[string]sizeCap{},
