@@ -176,11 +176,12 @@ func (p *Pool) Lookup(key Key) (Assignment, bool) {
 	return Assignment{}, false
 }
 
-// Lost gives the assignments whose address EC2 does not say is ours, by address: after a reading, pods that are cut off.
+// Lost gives the assignments whose address EC2 does not say is ours, by address: after a reading, pods that are cut off. In a
+// small subnet an address that was taken away can be somebody else's soon, and that may be an ENI on this very instance.
 func (p *Pool) Lost() []Assignment {
 	var list []Assignment
 	for _, a := range p.holdings() {
-		if a.eni == nil {
+		if a.lost() {
 			list = append(list, a.holder.Assignment)
 		}
 	}

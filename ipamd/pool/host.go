@@ -13,7 +13,7 @@ func (p *Pool) HostState() HostState {
 	want := HostState{VPCCIDRs: p.cidrs}
 	lost := map[string][]netip.Addr{}
 	for _, a := range p.held {
-		if a.eni == nil {
+		if a.lost() {
 			lost[a.holder.ENI] = append(lost[a.holder.ENI], a.addr)
 		}
 	}

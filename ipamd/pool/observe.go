@@ -140,7 +140,7 @@ func (p *Pool) foldAddresses(e *eni, o ENI, now time.Time) {
 // move puts an address on an ENI (from none, or from another one).
 func (p *Pool) move(a *address, e *eni, now time.Time) {
 	a.eni, a.gained, a.ours, a.confirm, a.leaving = e, now, false, false, time.Time{}
-	if a.holder != nil && a.holder.ENI != e.ID {
+	if a.holder != nil && a.holder.ENI != e.ID && e.managed() {
 		a.holder.ENI = e.ID
 		p.revision++
 	}

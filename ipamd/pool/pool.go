@@ -189,6 +189,9 @@ func (a *address) reachable() bool {
 	return a.eni != nil && a.leaving.IsZero() && a.eni.managed() && a.eni.attached() && a.eni.reported && a.confirm
 }
 
+// lost tells whether EC2 does not say that the address is ours.
+func (a *address) lost() bool { return a.eni == nil || !a.eni.managed() }
+
 // Condition is what an address is good for at this moment.
 type Condition string
 

@@ -95,7 +95,7 @@ func (n *node) checkRunning(s *sandbox) {
 	flagged := l.flagged[s.key.Sandbox]
 	known := n.readSince(latest(theft, l.began), time.Now())
 	n.mu.Unlock()
-	if problem == "EC2 does not say that it is ours" && robbed && known && !flagged && !l.dead() {
+	if problem == notOurs && robbed && known && !flagged && !l.dead() {
 		n.fault("flagged", "%s of running %s is not ours since %s, and the log says nothing", s.addr, s, theft.Sub(epoch()))
 	}
 }
@@ -134,14 +134,19 @@ func (n *node) atEC2(addr netip.Addr) string {
 			return "it is the primary address of " + e.ID
 		}
 		if e.Holds(addr) {
+			if e.Attachment != nil && e.Attachment.Device > 0 && e.Tags[instanceTag] == "" {
+				return notOurs // a stranger's
+			}
 			if e.Attachment == nil || e.Attachment.Status == vpc.Detaching {
 				return "its ENI " + e.ID + " is not attached"
 			}
 			return ""
 		}
 	}
-	return "EC2 does not say that it is ours"
+	return notOurs
 }
+
+const notOurs = "EC2 does not say that it is ours"
 
 func (n *node) holder(addr netip.Addr) string {
 	for _, e := range n.cloud.own() {
