@@ -235,10 +235,11 @@ func (n *node) opDeleteENI(o op, _ *rand.Rand) {
 	n.detach(e)
 	n.after(n.cloud.v.Delays().Detach+time.Second, func() {
 		n.cloud.remember()
+		now, _ := n.cloud.v.ENI(e.ID) // it may have got more addresses: EC2 assigns them to any ENI
 		err := n.cloud.v.DeleteNetworkInterface(time.Now(), e.ID)
 		n.note("deleted out of band: %s: %v", e.ID, err)
 		if err == nil {
-			n.stolen(e.Secondary...)
+			n.stolen(now.Secondary...)
 		}
 	})
 }
