@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -292,6 +293,13 @@ func (a *simAnnotator) fold(w *wished, answer pool.Answer, again time.Duration) 
 	if !told {
 		a.answer(answer)
 	}
+}
+
+// unanswered tells whether a wish about the address was submitted and not answered: nobody can know what its pod shows.
+func (a *simAnnotator) unanswered(addr netip.Addr) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.queue, func(w *wished) bool { return w.Addr == addr && !w.done })
 }
 
 // run carries requests out until ctx ends.

@@ -254,13 +254,13 @@ func (n *node) checkCleared(s *sandbox, a pool.Assignment) {
 	if r.at.IsZero() || a.Since.Sub(r.at) >= 10*time.Minute || time.Since(n.cloud.gaveBack) < time.Minute || time.Since(n.life.began) < time.Minute {
 		return
 	}
-	if better, ok := n.better(a.Addr); ok {
+	if better, ok := n.better(func(addr netip.Addr) bool { return addr == a.Addr || n.life.annotator.unanswered(addr) }); ok {
 		n.fault("cleared first", "%s given to %s although %s is still annotated with it and %s is free", a.Addr, s, name, better)
 	}
 }
 
-// better gives an address that is free beyond all doubt.
-func (n *node) better(not netip.Addr) (netip.Addr, bool) {
+// better gives an address that is free beyond all doubt, and passes no test of the caller's.
+func (n *node) better(not func(netip.Addr) bool) (netip.Addr, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, e := range n.cloud.own() {
@@ -270,7 +270,7 @@ func (n *node) better(not netip.Addr) (netip.Addr, bool) {
 		for _, addr := range e.Secondary {
 			held := slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool { return s.holds && s.addr == addr })
 			switch {
-			case addr == not, held, time.Since(n.rested[addr]) < n.settings.Cooldown+150*time.Second, !n.thefts[addr].IsZero():
+			case not(addr), held, time.Since(n.rested[addr]) < n.settings.Cooldown+150*time.Second, !n.thefts[addr].IsZero():
 			case !n.host.confirmed(addr, e.ID), n.api.names(addr.String(), pool.Pod{}) != "":
 			default:
 				return addr, true
@@ -289,7 +289,7 @@ func (n *node) checkServed(l *life, err error, began time.Time) {
 	if time.Since(n.cloud.gaveBack) < time.Minute {
 		return
 	}
-	if addr, ok := n.better(netip.Addr{}); ok {
+	if addr, ok := n.better(func(netip.Addr) bool { return false }); ok {
 		n.fault("served", "ADD refused (%v) while %s is free", err, addr)
 	}
 }

@@ -12,14 +12,15 @@ import (
 
 // life is one run of the daemon.
 type life struct {
-	no       int
-	loop     *reconcile.Loop
-	cancel   context.CancelFunc
-	ended    chan struct{}
-	began    time.Time
-	reported time.Time       // when the kernel was read for the first time; zero before
-	flagged  map[string]bool // sandboxes that the log calls cut off
-	kept     []keptLaw
+	no        int
+	loop      *reconcile.Loop
+	annotator *simAnnotator
+	cancel    context.CancelFunc
+	ended     chan struct{}
+	began     time.Time
+	reported  time.Time       // when the kernel was read for the first time; zero before
+	flagged   map[string]bool // sandboxes that the log calls cut off
+	kept      []keptLaw
 }
 
 // start begins the daemon's next life. Whoever ends it, it is started again, as by kubelet.
@@ -32,18 +33,18 @@ func (n *node) start() {
 	l := &life{no: n.lives, ended: make(chan struct{}), began: time.Now(), flagged: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	annotator := newSimAnnotator(n)
+	l.annotator = newSimAnnotator(n)
 	settings := n.settings
 	settings.Seed = n.seed<<8 + uint64(n.lives)
 	n.expectKept(l)
 	l.loop = reconcile.New(reconcile.Config{
 		Settings: settings, Cloud: n.cloud, Host: n.host, Store: store.New(&lifeDisk{n, l, ctx}, statePath),
-		Annotator: annotator, Seam: n.seam, Logger: slog.New(flagger{n, l}),
+		Annotator: l.annotator, Seam: n.seam, Logger: slog.New(flagger{n, l}),
 	})
-	annotator.answer = l.loop.Answered
+	l.annotator.answer = l.loop.Answered
 	n.life = l
 	n.note("start %d, annotate %v %v", n.lives, settings.Annotate, settings.Keys)
-	n.all.Go(func() { annotator.run(ctx) })
+	n.all.Go(func() { l.annotator.run(ctx) })
 	n.all.Go(func() {
 		select {
 		case <-l.loop.Ready():
