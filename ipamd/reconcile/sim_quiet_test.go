@@ -144,8 +144,10 @@ func (n *node) checkTargets(status reconcile.Status) bool {
 	total, used := 0, 0
 	var empty []int // sizes of removable ENIs without a pod
 	room, enis := 0, 0
+	stranded := false
 	for _, e := range n.cloud.own() {
 		if e.Attachment == nil {
+			stranded = stranded || n.stranded(e.ID) // whether its place is free by now is asked again and again
 			continue
 		}
 		enis++
@@ -169,7 +171,7 @@ func (n *node) checkTargets(status reconcile.Status) bool {
 	exhausted := room == 0 && enis >= limit || sub.Free == 0 || room == 0 && sub.Free < 2
 	text := fmt.Sprintf("total %d used %d free %d room %d enis %d subnet has %d: %s", total, used, free, room, enis, sub.Free, status.Pool.Decision)
 	s := n.settings
-	idle := true
+	idle := !stranded
 	missing, extra := max(1, s.WarmENI*per)-free, 0
 	if s.WarmIP > 0 || s.MinimumIP > 0 {
 		missing, extra = max(s.WarmIP-free, s.MinimumIP-total), min(free-s.WarmIP, total-s.MinimumIP)
@@ -192,8 +194,9 @@ func (n *node) checkTargets(status reconcile.Status) bool {
 	return idle
 }
 
-// stranded tells whether the ENI was detached by a human and cannot come back: its place is taken, and pods still have its
-// addresses, so that it is not deleted either.
+// stranded tells whether the ENI is not attached and cannot be: its place is taken (after a human detached it) or never was
+// there (more was asked of EC2 than the instance can have), and pods still have its addresses, or such as EC2 took from them
+// and gave to it, so that it is not deleted either.
 func (n *node) stranded(id string) bool {
 	e, _ := n.cloud.v.ENI(id)
 	return e.Attachment == nil && slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool { return s.runs && e.Holds(s.addr) })
