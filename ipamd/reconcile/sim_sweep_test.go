@@ -22,6 +22,12 @@ const (
 	repeatSeeds = 50  // of which so many are run in two processes
 )
 
+// remembered gives seeds beyond the first ones that found a fault once, or that see one of the deliberate bugs (package
+// mutants) which the first ones do not. They are run with those.
+func remembered() []uint64 {
+	return []uint64{523, 1027, 1241, 1265, 1582, 1919, 2139, 2546, 2638, 2924}
+}
+
 // verdict is what a process says of one seed.
 type verdict struct {
 	Seed  uint64
@@ -84,13 +90,22 @@ func TestSimulationRepeats(t *testing.T) {
 	}
 }
 
-// TestSimulationPart is one process's share of the seeds.
+// TestSimulationPart is one process's share of the seeds: SIM_PART is a first seed, a last one and the step between, and where
+// it ends with "+" the remembered ones too, before the others.
 func TestSimulationPart(t *testing.T) {
 	var first, last, step uint64
-	if _, err := fmt.Sscanf(os.Getenv("SIM_PART"), "%d-%d/%d", &first, &last, &step); err != nil {
+	var more string
+	if n, _ := fmt.Sscanf(os.Getenv("SIM_PART"), "%d-%d/%d%s", &first, &last, &step, &more); n < 3 {
 		t.Skip("a part of TestSimulation, for a process of its own")
 	}
+	var seeds []uint64
+	if more != "" {
+		seeds = remembered()
+	}
 	for seed := first; seed <= last; seed += step {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		out := simulate(t, seed, plan(seed), 0)
 		v := verdict{Seed: seed, Hash: out.hash(), Cover: out.cover}
 		if len(out.faults) > 0 {
@@ -109,20 +124,24 @@ func TestSimulationPart(t *testing.T) {
 
 // swept runs the seeds in as many processes as there are processors: bubbles of one process do not run beside each other well.
 var swept = sync.OnceValues(func() ([]verdict, error) {
-	last := uint64(simSeeds)
+	last, more := uint64(simSeeds), len(remembered())
 	if many := os.Getenv("SIM_SEEDS"); many != "" {
 		n, err := strconv.ParseUint(many, 10, 64)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("SEEDS=%s is no number of seeds", many)
 		}
-		last = n
+		last, more = n, 0
 	}
 	processes := uint64(min(runtime.NumCPU(), 8))
 	verdicts := make([][]verdict, processes)
 	errs := make([]error, processes)
 	var all sync.WaitGroup
 	for k := range processes {
-		all.Go(func() { verdicts[k], errs[k] = part(fmt.Sprintf("%d-%d/%d", k+1, last, processes)) })
+		seeds := fmt.Sprintf("%d-%d/%d", k+1, last, processes)
+		if k == 0 && more > 0 {
+			seeds += "+"
+		}
+		all.Go(func() { verdicts[k], errs[k] = part(seeds) })
 	}
 	all.Wait()
 	list := slices.Concat(verdicts...)
@@ -132,8 +151,8 @@ var swept = sync.OnceValues(func() ([]verdict, error) {
 			return nil, err
 		}
 	}
-	if uint64(len(list)) != last {
-		return nil, fmt.Errorf("%d of %d seeds were run", len(list), last)
+	if want := int(last) + more; len(list) != want {
+		return nil, fmt.Errorf("%d of %d seeds were run", len(list), want)
 	}
 	return list, nil
 })

@@ -15,7 +15,8 @@ import (
 
 const (
 	root = "../../.."
-	// seeds is what `make test` runs of the simulation: each bug must be caught within them.
+	// seeds is how many first ones `make test` runs of the simulation, beside the remembered ones: each bug must be caught
+	// within them.
 	seeds = 300
 	// atOnce is how many bugs are looked for at once: one process each.
 	atOnce = 2
@@ -27,7 +28,12 @@ type caught struct {
 	Law, Text string
 }
 
-var firstLine = regexp.MustCompile(`^[A-C]\d+(, [A-C]\d+)*: \S.*\.$`)
+var (
+	firstLine = regexp.MustCompile(`^[A-C]\d+(, [A-C]\d+)*: \S.*\.$`)
+	// knownSeed is a seed that caught the bug when the patch was written: it is tried first, for speed. What it means changes
+	// with the code, and then the others are.
+	knownSeed = regexp.MustCompile(`(?m)^Seed (\d+)\.$`)
+)
 
 // TestDeliberateBugs proves that the simulation's laws see what they are there for.
 func TestDeliberateBugs(t *testing.T) {
@@ -50,9 +56,15 @@ func TestDeliberateBugs(t *testing.T) {
 				t.Errorf("the first line must name the field case and the bug (\"B25: ...\"): %q", head)
 			}
 			program := build(t, patch, string(text))
-			found := run(t, program)
+			found := caught{}
+			if known := knownSeed.FindStringSubmatch(string(text)); known != nil {
+				found = run(t, program, known[1]+"-"+known[1]+"/1")
+			}
 			if found.Law == "" {
-				t.Fatalf("no law is broken within %d seeds by: %s", seeds, head)
+				found = run(t, program, fmt.Sprintf("1-%d/1+", seeds))
+			}
+			if found.Law == "" {
+				t.Fatalf("no law is broken within the first %d seeds and the remembered ones by: %s", seeds, head)
 			}
 			t.Logf("%s\nseed %d, law %q: %s", head, found.Seed, found.Law, found.Text)
 			if strings.HasPrefix(head, shortened) {
@@ -115,10 +127,10 @@ func build(t *testing.T, patch, text string) string {
 	return program
 }
 
-// run gives the first seed that breaks a law.
-func run(t *testing.T, program string) caught {
+// run gives the first seed of a part that breaks a law.
+func run(t *testing.T, program, part string) caught {
 	t.Helper()
-	out := simulation(t, program, "^TestSimulationPart$", fmt.Sprintf("SIM_PART=1-%d/1", seeds), "SIM_FIRST=1")
+	out := simulation(t, program, "^TestSimulationPart$", "SIM_PART="+part, "SIM_FIRST=1")
 	lines := bufio.NewScanner(strings.NewReader(out))
 	lines.Buffer(nil, 1<<20)
 	last := caught{}
