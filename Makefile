@@ -38,7 +38,7 @@ test: tools build ## run all tests
 	$(STEP) "unit, kernel and simulation tests" go test -count=1 -p 2 $(UNIT) && \
 	$(STEP) --last "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
 
-simulate: ## run the first SEEDS simulated hours of a node (`make test` runs 300), or replay one: SEED=n, some of it: OPS=3,17
+simulate: ## run the first SEEDS simulated hours of a node (`make test` runs 300 and those that once found something), or replay one: SEED=n, some of it: OPS=3,17
 	@SIM_SEEDS="$(SEEDS)" SIM_SEED="$(SEED)" SIM_OPS="$(OPS)" SIM_TRACES="$(CURDIR)/build" \
 	  go test -v -count=1 -timeout 0 -run '^TestSimulation$$' ./ipamd/reconcile
 
