@@ -1,12 +1,14 @@
 package ipamd
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"regexp"
 
+	"github.com/vpc-cni/vpc-cni/ipamd/api"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 	"github.com/vpc-cni/vpc-cni/ipamd/store"
 )
@@ -41,31 +43,30 @@ func (r recovery) Load() (pool.Snapshot, bool, error) {
 	if err == nil {
 		err = fmt.Errorf("state file %s is missing, and %d pods run: they keep their addresses, which are seen in the kernel", r.Path(), len(links))
 	}
-	known, unread := r.results.Assignments()
+	known, unread := r.results.Assignments(func(a pool.Assignment) bool { // not an earlier boot's, nor with another pod's address
+		mac := links[hostVeth(r.vethPrefix, a.Key, a.Pod)]
+		return a.Addr.IsValid() && mac != nil && bytes.Equal(mac, api.HostMAC(a.Addr))
+	})
 	if unread != nil {
 		r.log.Warn("runtime's results not all readable", "folder", r.results.Dir, "err", unread)
 	}
-	snapshot = pool.Snapshot{BootID: r.bootID}
-	for _, a := range known {
-		if link := hostVeth(r.vethPrefix, a.Key, a.Pod); links[link] { // else an earlier boot's
-			snapshot.Assignments = append(snapshot.Assignments, a)
-		}
-	}
+	snapshot = pool.Snapshot{BootID: r.bootID, Assignments: known}
 	r.log.Warn("state made again from the kernel and the runtime's results", "pods", len(links), "found", len(snapshot.Assignments), "folder", r.results.Dir)
 	return snapshot, true, err
 }
 
-// podLinks gives the names of the links that look like the host's end of a pod's veth.
-func (r recovery) podLinks() (map[string]bool, error) {
+// podLinks gives the links that look like the host's end of a pod's veth: each one's MAC, which tells whose address it was
+// built for, by its name.
+func (r recovery) podLinks() (map[string]net.HardwareAddr, error) {
 	all, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	ours := regexp.MustCompile(fmt.Sprintf("^%s[0-9a-f]{%d}$", regexp.QuoteMeta(r.vethPrefix), vethHash))
-	links := map[string]bool{}
+	links := map[string]net.HardwareAddr{}
 	for _, link := range all {
 		if ours.MatchString(link.Name) {
-			links[link.Name] = true
+			links[link.Name] = link.HardwareAddr
 		}
 	}
 	return links, nil

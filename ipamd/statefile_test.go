@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
@@ -172,6 +173,32 @@ func TestB13MissingStateIsMadeAgainFromTheRuntimesResults(t *testing.T) {
 	w.check(w.tryAdd(a)) // the runtime asks again: the same answer
 	w.live(a)
 	w.addSoon("d", a, b, lost)
+}
+
+// A result is believed only with the address that its pod's veth was built for, however young it is.
+func TestB13ResultWithAnotherPodsAddressIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	w := newStateWorld(t, true)
+	w.start()
+	a, b := w.add("a"), w.add("b")
+	_ = w.end(syscall.SIGKILL)
+	lie := filepath.Join(w.dir, "cache", "results", "aws-cni-"+a.conf.ContainerID+"-eth0")
+	text, err := os.ReadFile(lie)
+	w.check(err)
+	w.check(os.WriteFile(lie, []byte(strings.ReplaceAll(string(text), a.addr.String()+"/", b.addr.String()+"/")), 0o600))
+	later := time.Now().Add(time.Hour)
+	w.check(os.Chtimes(lie, later, later))
+	w.check(os.RemoveAll(w.stateDir()))
+	w.start()
+	w.live(b)
+	w.reaches(a, ec2Addr+":80")
+	w.assigned("2")
+	if !w.logged("state made again", "pods=2", "found=1") {
+		t.Error("the log does not say that one result was believed")
+	}
+	if got := code(w.cniCheck(a)); got != api.CodeNotAssigned {
+		t.Errorf("CHECK of the pod whose result lies: code %d", got)
+	}
 }
 
 // A plugin is at work when the daemon dies and the state is lost: the one address that could be given twice. It cannot finish.

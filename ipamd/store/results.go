@@ -40,10 +40,10 @@ type cached struct {
 	} `json:"result"`
 }
 
-// Assignments gives the cached attachments as assignments that were never told to be done, oldest first: whether their pods
-// live is for the kernel to say. Of several with one address the youngest counts. A missing folder is an empty one; the error
-// names files that could not be read, beside what could.
-func (r Results) Assignments() ([]pool.Assignment, error) {
+// Assignments gives the cached attachments that are believed as assignments that were never told to be done, oldest first:
+// whether their pods live is for the kernel to say. Of several believed ones with one address the youngest counts. A missing
+// folder is an empty one; the error names files that could not be read, beside what could.
+func (r Results) Assignments(believed func(pool.Assignment) bool) ([]pool.Assignment, error) {
 	folder := filepath.Join(r.Dir, "results")
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -62,7 +62,7 @@ func (r Results) Assignments() ([]pool.Assignment, error) {
 		switch {
 		case err != nil:
 			bad = append(bad, fmt.Errorf("read cached result %s: %w", entry.Name(), err))
-		case a.Key.Network == r.Network: // else a network's whose name begins the same
+		case a.Key.Network == r.Network && believed(a): // another network's name may begin the same
 			list = append(list, a)
 		}
 	}

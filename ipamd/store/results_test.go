@@ -50,7 +50,7 @@ func TestResultsOfTheRuntime(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(folder, "net-pipe-eth0"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Results{Dir: dir, Network: "net"}.Assignments()
+	got, err := Results{Dir: dir, Network: "net"}.Assignments(anyResult)
 	want := func(sandbox, addr string, age time.Duration) pool.Assignment {
 		return pool.Assignment{
 			Key:  pool.Key{Network: "net", Sandbox: sandbox, IfName: "eth0"},
@@ -73,7 +73,31 @@ func TestResultsOfTheRuntime(t *testing.T) {
 }
 
 func TestMissingResultsAreNone(t *testing.T) {
-	if got, err := (Results{Dir: filepath.Join(t.TempDir(), "none"), Network: "net"}).Assignments(); err != nil || got != nil {
+	if got, err := (Results{Dir: filepath.Join(t.TempDir(), "none"), Network: "net"}).Assignments(anyResult); err != nil || got != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func anyResult(pool.Assignment) bool { return true }
+
+func TestDisbelievedResultDoesNotHideAnOlderOne(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "results")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Date(2026, 11, 30, 22, 0, 0, 0, time.UTC)
+	for sandbox, at := range map[string]time.Time{"right": old, "liar": old.Add(time.Hour)} {
+		path := filepath.Join(folder, "net-"+sandbox+"-eth0")
+		if err := os.WriteFile(path, []byte(result("net", sandbox, "10.0.1.7")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Results{Dir: dir, Network: "net"}.Assignments(func(a pool.Assignment) bool { return a.Key.Sandbox != "liar" })
+	if err != nil || len(got) != 1 || got[0].Key.Sandbox != "right" {
 		t.Errorf("%v, %v", got, err)
 	}
 }
