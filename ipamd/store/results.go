@@ -18,6 +18,9 @@ import (
 // maxResult bounds one cached result on reading, in bytes; most of one is the network configuration.
 const maxResult = 1 << 20
 
+// maxNamed bounds how many unreadable files an error names: it becomes one line of the log.
+const maxNamed = 5
+
 // Results is what the container runtime keeps of the attachments that it has added: libcni writes a file for each after its
 // ADD and removes it before its DEL. It says what a lost state said, but for who is still alive.
 type Results struct {
@@ -42,7 +45,7 @@ type cached struct {
 
 // Assignments gives the cached attachments that are believed as assignments that were never told to be done, oldest first:
 // whether their pods live is for the kernel to say. Of several believed ones with one address the youngest counts. A missing
-// folder is an empty one; the error names files that could not be read, beside what could.
+// folder is an empty one; the error names the first files that could not be read and counts the others, beside what could.
 func (r Results) Assignments(believed func(pool.Assignment) bool) ([]pool.Assignment, error) {
 	folder := filepath.Join(r.Dir, "results")
 	entries, err := os.ReadDir(folder)
@@ -74,6 +77,9 @@ func (r Results) Assignments(believed func(pool.Assignment) bool) ([]pool.Assign
 		return older
 	})
 	slices.Reverse(list)
+	if more := len(bad) - maxNamed; more > 0 {
+		bad = append(bad[:maxNamed], fmt.Errorf("and %d more", more))
+	}
 	return list, errors.Join(bad...)
 }
 

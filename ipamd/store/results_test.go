@@ -101,3 +101,20 @@ func TestDisbelievedResultDoesNotHideAnOlderOne(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+func TestManyUnreadableResultsMakeAShortError(t *testing.T) {
+	dir := t.TempDir()
+	folder := filepath.Join(dir, "results")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprintf("net-x%d-eth0", i)), []byte("{garbage"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Results{Dir: dir, Network: "net"}.Assignments(anyResult)
+	if err == nil || !strings.Contains(err.Error(), "and 995 more") || len(err.Error()) > 1000 {
+		t.Errorf("%v", err)
+	}
+}
