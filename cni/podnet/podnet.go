@@ -90,6 +90,9 @@ func open(path, ifName string) (s *sandbox, vanished bool, err error) {
 	s = &sandbox{ns: namespace, ifName: ifName}
 	if err := s.connect(); err != nil {
 		s.close()
+		if errors.Is(err, errNoNamespace) { // but one of another kind
+			return nil, true, nil
+		}
 		return nil, false, err
 	}
 	return s, false, nil
@@ -155,7 +158,7 @@ func (a Around) Setup(path, ifName string, recipe api.PodNetwork, may May) (Pair
 		return Pair{}, err
 	}
 	if vanished {
-		return Pair{}, fmt.Errorf("set up %s: no namespace at %q", ifName, path)
+		return Pair{}, fmt.Errorf("set up %s: no network namespace at %q", ifName, path)
 	}
 	defer s.close()
 	s.around = a

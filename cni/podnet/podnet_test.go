@@ -363,3 +363,13 @@ func TestInterruptedDumpIsAskedForAgain(t *testing.T) {
 		t.Errorf("%v after %d calls", err, calls)
 	}
 }
+
+func TestNamespaceOfAnotherKindIsNoNetworkNamespace(t *testing.T) {
+	const mount = "/proc/self/ns/mnt"
+	if err := Teardown(mount, "eth0"); err != nil {
+		t.Errorf("Teardown: %v", err)
+	}
+	if _, err := Setup(mount, "eth0", recipe("eniaaaa", "10.0.1.20"), always); err == nil || !strings.Contains(err.Error(), "no network namespace") {
+		t.Errorf("Setup: %v", err)
+	}
+}

@@ -41,6 +41,9 @@ func openSocketIn(there, here int) (s *socket, err error) {
 	runtime.LockOSThread()
 	if err := unix.Setns(there, unix.CLONE_NEWNET); err != nil {
 		runtime.UnlockOSThread()
+		if errors.Is(err, unix.EINVAL) { // a namespace of another kind, or a file of /proc
+			err = errNoNamespace
+		}
 		return nil, fmt.Errorf("enter namespace: %w", err)
 	}
 	s, err = openSocket()
