@@ -30,13 +30,31 @@ func (c conf) note(msg, sandbox string, err error) {
 	}
 }
 
-// journal opens the log file. A file that cannot be opened is no reason to fail a pod.
+// isOutput tells whether a log file is, by whatever name, where the result goes.
+func isOutput(file *os.File) bool {
+	info, err := file.Stat()
+	if err != nil {
+		return true // unknown
+	}
+	for _, output := range []*os.File{os.Stdout, os.Stderr} {
+		if other, err := output.Stat(); err == nil && os.SameFile(info, other) {
+			return true
+		}
+	}
+	return false
+}
+
+// journal opens the log file. One that cannot be opened, or is the process's own output, is no reason to fail a pod.
 func (c conf) journal() (*slog.Logger, func()) {
 	if c.logFile == "" {
 		return nil, nil
 	}
 	file, err := os.OpenFile(c.logFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o640)
 	if err != nil {
+		return nil, nil
+	}
+	if isOutput(file) {
+		_ = file.Close()
 		return nil, nil
 	}
 	return slog.New(slog.NewJSONHandler(file, nil)), func() { _ = file.Close() }
