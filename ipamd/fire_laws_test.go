@@ -209,15 +209,15 @@ func (f *fire) pings() {
 const restOver = 90 * time.Second
 
 // nothingLeaks waits, with only the residents left, until EC2 has nothing that nobody needs: every ENI is attached, goes with
-// its instance and carries a sandbox or is the primary one, and one address is warm; and the state file knows of no
-// annotation but the residents'.
+// its instance and carries a sandbox or is the primary one, and one address is warm; the state file knows of no annotation but
+// the residents'; and the node's kernel has what EC2's state asks for and nothing else of ours.
 func (f *fire) nothingLeaks() {
 	f.t.Helper()
 	var last error
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(restOver); ; <-tick.C {
-		if last = errors.Join(f.agrees(), f.leak()); last == nil {
+		if last = errors.Join(f.agrees(), f.leak(), f.kernelLeak()); last == nil {
 			break
 		}
 		if time.Now().After(deadline) {
