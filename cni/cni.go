@@ -35,6 +35,10 @@ const (
 
 // Around carries out one effect of the plugin on the world (a request to the daemon, a change of the kernel, a file, its
 // output) by calling run, once or not at all, and passes on its error. Nil just calls it. Tests end the process there.
+//
+// "pending write" is what makes the record beside its name; the folder before it and the lock, which ends with the process,
+// have no name of their own: a death there is one before the write, and so is one that leaves half of the file, which
+// the next writes over and the daemon removes. The text of the bare call is for people and has no name.
 type Around func(point string, run func() error) error
 
 func (a Around) do(point string, run func() error) error {
@@ -57,8 +61,15 @@ func Main(command string, around Around) int {
 	supported := []string{"0.4.0", "1.0.0", "1.1.0"}
 	commands := skel.CNIFuncs{Add: around.add, Del: around.del, Check: around.check, GC: around.gc, Status: around.status}
 	process := skel.Process{Getenv: os.Getenv, Stdin: stdin, Stdout: os.Stdout, Stderr: os.Stderr} //nolint:forbidigo // CNI passes its input so
-	if err := process.Call(commands, supported, about); err != nil {
-		return around.fail(err)
+	var refused *types.Error
+	call := func() error { refused = process.Call(commands, supported, about); return nil }
+	if command == "VERSION" { // it does nothing but print
+		_ = around.do("print version", call) // the failure is in refused
+	} else {
+		_ = call()
+	}
+	if refused != nil {
+		return around.fail(refused)
 	}
 	return 0
 }

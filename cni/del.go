@@ -34,7 +34,7 @@ func (a Around) del(args *skel.CmdArgs) error {
 	}
 	c.note("deletion left for the daemon", message.ContainerID, err)
 	record := api.PendingDel{ReleaseRequest: message, At: time.Now()}
-	if err := a.do("pending write", func() error { return api.LeavePending(c.socket, record) }); err != nil {
+	if err := api.Around(a).LeavePending(c.socket, record); err != nil {
 		// The daemon's evidence audit releases the address without a record, only later.
 		c.note("deletion not recorded", message.ContainerID, err)
 	}

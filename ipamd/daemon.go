@@ -72,6 +72,7 @@ func (o Options) Run(ctx context.Context) error {
 		return err
 	}
 	defer held.release()
+	held.around = o.Around
 	d, err := build(ctx, o)
 	if err != nil {
 		return err

@@ -36,6 +36,8 @@ func stages() []stage {
 		{name: "garbage collection", run: (*fire).vanishAndCollect},
 		{name: "two sandboxes of a pod", run: (*fire).rivals, alone: true},
 		{name: "routes in the way", run: (*fire).staleRoutes, alone: true},
+		{name: "orderly end", run: (*fire).orderlyEnd, alone: true},
+		{name: "files removed", run: (*fire).lostFiles, alone: true},
 		{name: "damage", run: (*fire).damage},
 		{name: "trouble with the disk", run: (*fire).diskTrouble, alone: true},
 		{name: "surplus", run: (*fire).surplus},
@@ -56,7 +58,7 @@ func (f *fire) onePod() error {
 		err = f.struck(life, f.cniCheck(g.pod))
 	}
 	if err == nil {
-		err = f.plugin("STATUS", "")
+		err = errors.Join(f.plugin("STATUS", ""), f.plugin("VERSION", ""))
 	}
 	return errors.Join(err, f.end(g), f.struck(life, f.nonsense()))
 }

@@ -67,11 +67,7 @@ func (d *daemon) listen(ctx context.Context) *api.Listener {
 	defer tick.Stop()
 	trouble := complaints{log: d.log}
 	for {
-		var listener *api.Listener
-		err := d.around.do("socket make", func() (err error) {
-			listener, err = api.Listen(d.settings.Socket)
-			return err
-		})
+		listener, err := api.Around(d.around).Listen(d.settings.Socket)
 		if err == nil {
 			return listener
 		}

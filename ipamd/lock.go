@@ -31,8 +31,9 @@ const (
 // when the process dies. The name, in the node's network namespace, is what counts: nobody can remove it, and it needs no
 // folder that can be written. The locked file shows people who has the node, and keeps daemons out that know no names.
 type nodeLock struct {
-	path string
-	name *net.UnixListener // nil where a stranger has it
+	path   string
+	around Around            // restore's
+	name   *net.UnixListener // nil where a stranger has it
 
 	asked    time.Time // when the kernel was last asked who has the name
 	stranger bool      // what it said
@@ -237,7 +238,11 @@ func (l *nodeLock) restore() (restored bool, err error) {
 			return false, err
 		}
 	}
-	next, err := tryLock(l.path)
+	var next *os.File
+	err = l.around.do("lock restore", func() (err error) {
+		next, err = tryLock(l.path)
+		return err
+	})
 	if err != nil {
 		l.trouble = err
 		return false, err

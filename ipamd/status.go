@@ -152,14 +152,14 @@ func (d *daemon) serveHTTP(ctx context.Context, group *errgroup.Group) {
 		})
 		group.Go(func() error {
 			return d.keepServing(ctx, "INTROSPECTION_BIND_ADDRESS", func(ctx context.Context) error {
-				return introspect.Serve(ctx, d.settings.IntrospectionAddress, pages)
+				return introspect.Around(d.around).Serve(ctx, d.settings.IntrospectionAddress, pages)
 			})
 		})
 	}
 	if !d.settings.DisableMetrics {
 		group.Go(func() error {
 			return d.keepServing(ctx, "VPC_CNI_METRICS_BIND_ADDRESS", func(ctx context.Context) error {
-				return introspect.Serve(ctx, d.settings.MetricsAddress, d.metrics.Handler())
+				return introspect.Around(d.around).Serve(ctx, d.settings.MetricsAddress, d.metrics.Handler())
 			})
 		})
 	}

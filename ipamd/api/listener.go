@@ -16,7 +16,8 @@ const socketMode = 0o660
 
 // Listener is the daemon's unix socket.
 type Listener struct {
-	path string
+	path   string
+	around Around
 
 	mu     sync.Mutex
 	socket *net.UnixListener
@@ -26,13 +27,16 @@ type Listener struct {
 
 // Listen makes the socket at path, and its folder. The socket file of a dead server is replaced; a live server's is not,
 // nor is anything that is not a socket. The socket appears at path with its final mode, in one rename.
-func Listen(path string) (*Listener, error) {
-	l := &Listener{path: path}
+func (a Around) Listen(path string) (*Listener, error) {
+	l := &Listener{path: path, around: a}
 	if err := l.listen(); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
+
+// Listen is Around's Listen with nothing around the changes of files.
+func Listen(path string) (*Listener, error) { return Around(nil).Listen(path) }
 
 // listen makes the socket at the path.
 func (l *Listener) listen() error {
@@ -44,21 +48,41 @@ func (l *Listener) listen() error {
 		return err
 	}
 	temporary := path + ".new"
-	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove half-made socket: %w", err)
-	}
-	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
-	if err != nil {
-		return fmt.Errorf("make socket: %w", err)
-	}
-	socket.SetUnlinkOnClose(false) // it would remove the temporary name
-	file, err := publish(temporary, path)
-	if err != nil {
-		_ = socket.Close()
+	var socket *net.UnixListener
+	var file fs.FileInfo
+	err := l.around.do("socket make", func() (err error) {
+		socket, file, err = bind(temporary)
 		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := l.around.do("socket publish", func() error { return os.Rename(temporary, path) }); err != nil {
+		_ = socket.Close()
+		return fmt.Errorf("publish socket: %w", err)
 	}
 	l.socket, l.file = socket, file
 	return nil
+}
+
+// bind makes a socket that nobody looks for yet, with its final mode.
+func bind(temporary string) (*net.UnixListener, fs.FileInfo, error) {
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("remove half-made socket: %w", err)
+	}
+	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: temporary, Net: "unix"})
+	if err != nil {
+		return nil, nil, fmt.Errorf("make socket: %w", err)
+	}
+	socket.SetUnlinkOnClose(false) // it would remove the temporary name
+	if err := os.Chmod(temporary, socketMode); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("set mode of socket: %w", err), socket.Close())
+	}
+	file, err := os.Lstat(temporary)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("look at socket: %w", err), socket.Close())
+	}
+	return socket, file, nil
 }
 
 // Restore makes the socket anew where somebody removed its file, and tells whether it did. Open connections go on.
@@ -73,7 +97,7 @@ func (l *Listener) Restore() (restored bool, err error) {
 		return false, nil
 	}
 	old := l.socket
-	if err := l.listen(); err != nil {
+	if err := l.around.do("socket restore", l.listen); err != nil {
 		return false, err
 	}
 	_ = old.Close() // wakes accept, which goes on with the new one
@@ -121,27 +145,13 @@ func refuseLive(path string) error {
 	return fmt.Errorf("listen on %s: %w", path, err)
 }
 
-func publish(temporary, path string) (fs.FileInfo, error) {
-	if err := os.Chmod(temporary, socketMode); err != nil {
-		return nil, fmt.Errorf("set mode of socket: %w", err)
-	}
-	file, err := os.Lstat(temporary)
-	if err != nil {
-		return nil, fmt.Errorf("look at socket: %w", err)
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return nil, fmt.Errorf("publish socket: %w", err)
-	}
-	return file, nil
-}
-
 // Close stops listening and removes the socket file, unless another server has put its own there.
 func (l *Listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
 	if file, err := os.Lstat(l.path); err == nil && os.SameFile(file, l.file) {
-		if err := os.Remove(l.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := l.around.do("socket remove", func() error { return os.Remove(l.path) }); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(fmt.Errorf("remove socket: %w", err), l.socket.Close())
 		}
 	}

@@ -40,7 +40,7 @@ type PendingDel struct {
 
 // LeavePending records a deletion beside the daemon's socket, one file for each attachment, complete or not at all.
 // ErrPendingFull when there are 1,024 others; an error too when another plugin holds the folder's lock for more than 1.5 s.
-func LeavePending(socket string, record PendingDel) error {
+func (a Around) LeavePending(socket string, record PendingDel) error {
 	folder := pendingFolder(socket)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("make folder of recorded deletions: %w", err)
@@ -65,13 +65,18 @@ func LeavePending(socket string, record PendingDel) error {
 	}
 	// The temporary name is fixed, so that a killed plugin leaves at most one such file; the lock makes it safe.
 	temporary := filepath.Join(folder, "new")
-	if err := os.WriteFile(temporary, body, 0o600); err != nil {
+	if err := a.do("pending write", func() error { return os.WriteFile(temporary, body, 0o600) }); err != nil {
 		return fmt.Errorf("write deletion: %w", err)
 	}
-	if err := os.Rename(temporary, filepath.Join(folder, name)); err != nil {
+	if err := a.do("pending replace", func() error { return os.Rename(temporary, filepath.Join(folder, name)) }); err != nil {
 		return fmt.Errorf("record deletion: %w", err)
 	}
 	return nil
+}
+
+// LeavePending is Around's LeavePending with nothing around the changes of files.
+func LeavePending(socket string, record PendingDel) error {
+	return Around(nil).LeavePending(socket, record)
 }
 
 // CollectPending reads the recorded deletions, oldest first. Those that make no sense are removed and reported in the error, which

@@ -51,7 +51,7 @@ type Auditor interface {
 	GC(ctx context.Context, request GCRequest) (GCReply, error)
 }
 
-// Around carries out one effect of the server on the world (an answer, a file) by calling run, once or not at all, and
+// Around carries out one effect of the server or the plugin on the world (an answer, a file) by calling run, once or not at all, and
 // passes on its error. Nil just calls it. Tests end the process there.
 type Around func(point string, run func() error) error
 

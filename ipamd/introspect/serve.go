@@ -68,8 +68,12 @@ func write(w http.ResponseWriter, status int, content any) {
 
 // Serve answers at address (host:port or unix:/path) until ctx ends, then lets requests under way finish. It returns nil
 // after that, else why it could not listen or serve.
-func Serve(ctx context.Context, address string, handler http.Handler) error {
-	listener, err := listen(ctx, address)
+func (a Around) Serve(ctx context.Context, address string, handler http.Handler) error {
+	var listener net.Listener
+	err := a.do("http listen", func() (err error) {
+		listener, err = listen(ctx, address)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
@@ -90,6 +94,22 @@ func Serve(ctx context.Context, address string, handler http.Handler) error {
 		return fmt.Errorf("serve on %s: %w", address, err)
 	}
 	return nil
+}
+
+// Serve is Around's Serve with nothing around the listening.
+func Serve(ctx context.Context, address string, handler http.Handler) error {
+	return Around(nil).Serve(ctx, address, handler)
+}
+
+// Around makes a socket by calling run, once or not at all, and passes on its error. Nil just calls it. Tests end the
+// process there.
+type Around func(point string, run func() error) error
+
+func (a Around) do(point string, run func() error) error {
+	if a == nil {
+		return run()
+	}
+	return a(point, run)
 }
 
 // listen replaces a socket file: the daemon's lock file says that no other daemon uses it.
