@@ -294,7 +294,7 @@ func (f *fire) surplus() error {
 	if err := errors.Join(added, f.end(one), f.end(two)); err != nil {
 		return err
 	}
-	return f.until("addresses are given back", func() bool {
+	return f.within(restOver, "addresses are given back", func() bool {
 		now := f.addresses()
 		most = max(most, now)
 		return now < most
@@ -341,7 +341,7 @@ func (f *fire) growAndShrink() error {
 	if err != nil {
 		return err
 	}
-	return f.until("the ENI is given back", func() bool { return len(f.model.ENIs()) <= before })
+	return f.within(restOver, "the ENI is given back", func() bool { return len(f.model.ENIs()) <= before })
 }
 
 func (f *fire) attached() int { return len(f.model.InstanceENIs(f.instance.ID)) }

@@ -262,15 +262,17 @@ func unexplained(err error) error {
 }
 
 // until polls, until the daemon dies.
-func (f *fire) until(what string, met func() bool) error {
+func (f *fire) until(what string, met func() bool) error { return f.within(patience, what, met) }
+
+func (f *fire) within(limit time.Duration, what string, met func() bool) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !met(); <-tick.C {
+	for deadline := time.Now().Add(limit); !met(); <-tick.C {
 		if f.dead() {
 			return struckError{errors.New(what + ": the daemon is dead")}
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%s: not within %s", what, patience)
+			return fmt.Errorf("%s: not within %s", what, limit)
 		}
 	}
 	return nil
