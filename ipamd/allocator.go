@@ -31,15 +31,16 @@ type allocator struct {
 // Assign implements api.Allocator.
 func (a *allocator) Assign(ctx context.Context, request api.AssignRequest) (api.PodNetwork, error) {
 	start := time.Now()
-	if a.wait > 0 {
-		a.answers.expect(request.ContainerID)
-	}
+	first := a.wait > 0 && a.answers.expect(request.ContainerID)
 	lease, err := a.loop.Assign(ctx, keyOf(request.Attachment), pool.Pod(request.Pod), request.NetNS)
 	var none *reconcile.NoAddressError
 	a.metrics.Added(time.Since(start), errors.As(err, &none))
 	if err != nil {
 		a.answers.forget(request.ContainerID)
 		return api.PodNetwork{}, refusal(err)
+	}
+	if first && lease.Assignment.Since.Before(start) { // an earlier call's, whose answer has come: no other will
+		a.answers.forget(request.ContainerID)
 	}
 	network := a.recipe(lease)
 	network.Repeat = lease.Assignment.Done

@@ -35,13 +35,16 @@ func (a *answers) answered(answer pool.Answer) {
 	}
 }
 
-// expect must come before the address is chosen: the answer may be faster than the plugin.
-func (a *answers) expect(sandbox string) {
+// expect must come before the address is chosen: the answer may be faster than the plugin. It tells whether nobody expected
+// the answer before.
+func (a *answers) expect(sandbox string) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.expected[sandbox] == nil {
-		a.expected[sandbox] = make(chan struct{})
+	if a.expected[sandbox] != nil {
+		return false
 	}
+	a.expected[sandbox] = make(chan struct{})
+	return true
 }
 
 func (a *answers) forget(sandbox string) {

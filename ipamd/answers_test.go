@@ -68,6 +68,18 @@ func TestWaitingForAnAnswer(t *testing.T) {
 
 func ptr[T any](value T) *T { return &value }
 
+// A second ADD of a sandbox must neither take the answer away from the first nor wait for one that has come.
+func TestOnlyTheFirstExpectsAnAnswer(t *testing.T) {
+	a := newAnswers(func(pool.Answer) {})
+	if !a.expect("a") || a.expect("a") {
+		t.Error("two were the first, or none")
+	}
+	a.answered(answer("a", pool.WishPresent, pool.VerdictDone))
+	if !a.expect("a") {
+		t.Error("the answer has come, and is still expected")
+	}
+}
+
 func TestAWaitEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAnswers(func(pool.Answer) {})
