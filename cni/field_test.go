@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
@@ -26,13 +25,7 @@ func TestB41CHECKCatchesAChainedPluginThatDeletesHostRoutes(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(n.folder, "thief"), []byte(script), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
-				`{"cniVersion":%q,"name":%q,"plugins":[{"type":"aws-cni","socket":%q},{"type":"thief"}]}`, version, network, n.socket()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.list = list
-			n.runtime = libcni.NewCNIConfigWithCacheDir([]string{n.bin, n.folder}, n.folder+"/cache", nil)
+			n.chain(t, version, "thief")
 			s := n.sandbox("one", "web-0")
 			n.add(s)
 			if routes := n.podRoutes(); len(routes) != 0 {

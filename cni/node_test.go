@@ -262,3 +262,15 @@ func await(t testing.TB, what string, met func() bool) {
 		time.Sleep(time.Millisecond) //nolint:forbidigo // pace of polling, bounded by the deadline
 	}
 }
+
+// chain puts a program of the node's folder behind the plugin.
+func (n *node) chain(t *testing.T, version, program string) {
+	t.Helper()
+	list, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
+		`{"cniVersion":%q,"name":%q,"plugins":[{"type":"aws-cni","socket":%q},{"type":%q}]}`, version, network, n.socket(), program))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.list = list
+	n.runtime = libcni.NewCNIConfigWithCacheDir([]string{n.bin, n.folder}, n.folder+"/cache", nil)
+}

@@ -73,13 +73,7 @@ func TestChainedPluginReadsTheResult(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(n.folder, "result"), []byte(empty), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			conf, err := libcni.ConfListFromBytes(fmt.Appendf(nil,
-				`{"cniVersion":%q,"name":%q,"plugins":[{"type":"aws-cni","socket":%q},{"type":"chained"}]}`, version, network, n.socket()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.list = conf
-			n.runtime = libcni.NewCNIConfigWithCacheDir([]string{n.bin, n.folder}, n.folder+"/cache", nil)
+			n.chain(t, version, "chained")
 			s := n.sandbox("one", "web-0")
 			n.add(s)
 			raw, err := os.ReadFile(filepath.Join(n.folder, "seen"))

@@ -77,7 +77,7 @@ func TestSimulation(t *testing.T) {
 // fails again. Traces are compared as they are.
 func TestSimulationRepeats(t *testing.T) {
 	if os.Getenv("SIM_SEEDS")+os.Getenv("SIM_SEED") != "" {
-		t.Skip("make simulate")
+		t.Skip("make simulate asked for other seeds than those that are compared")
 	}
 	verdicts, err := swept()
 	if err != nil {
