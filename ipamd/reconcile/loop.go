@@ -33,7 +33,7 @@ const (
 	commandBurst = 256
 )
 
-// Config is all that a Loop needs. Annotator, Clock, Logger, Seam and Ended may be nil.
+// Config is all that a Loop needs. Annotator, Clock, Timer, Logger, Seam and Ended may be nil.
 type Config struct {
 	Audit     time.Duration // between two audits; 0 is auditEvery
 	Settings  pool.Settings
@@ -41,7 +41,8 @@ type Config struct {
 	Host      Host
 	Store     Store
 	Annotator Annotator
-	Clock     func() time.Time // wall clock: it stamps what is persisted
+	Clock     func() time.Time                     // wall clock: it stamps what is persisted
+	Timer     func(time.Duration) <-chan time.Time // the loop's one timer, set anew by each call
 	Logger    *slog.Logger
 	Seam      Seam
 	Ended     func(pool.Ended) // told of each allocation that evidence has ended
@@ -73,6 +74,9 @@ type Loop struct {
 func New(cfg Config) *Loop {
 	if cfg.Clock == nil {
 		cfg.Clock = time.Now
+	}
+	if cfg.Timer == nil {
+		cfg.Timer = timer()
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -107,28 +111,48 @@ func (l *Loop) Run(ctx context.Context) error {
 	defer close(l.stopped)
 	l.load()
 	l.host.audit, l.nextAudit = true, l.cfg.Clock().Add(l.cfg.Audit)
-	// One timer for all that time alone brings: two that are due at one moment would be served in any order.
-	wake := time.NewTimer(0)
-	defer wake.Stop()
 	for {
 		l.step(ctx)
-		wake.Reset(l.untilWake())
-		select {
-		case <-ctx.Done():
+		serve := l.next(ctx)
+		if ctx.Err() != nil { // what comes together with the end is not served: it would be by chance
 			return nil
-		case command := <-l.commands:
+		}
+		serve()
+	}
+}
+
+// next waits for whatever comes first. One timer is for all that time alone brings: two that are due at one moment would be
+// served in any order.
+func (l *Loop) next(ctx context.Context) (serve func()) {
+	select {
+	case <-ctx.Done():
+		return nil
+	case command := <-l.commands:
+		return func() {
 			command()
 			l.burst()
-		case event := <-l.events:
-			event()
-		case <-l.answers.notify:
+		}
+	case event := <-l.events:
+		return event
+	case <-l.answers.notify:
+		return func() {
 			for _, answer := range l.answers.take() {
 				l.pool.Answer(answer)
 			}
-		case <-l.cfg.Host.Changes():
-			l.host.trigger("links or routes changed")
-		case <-wake.C:
 		}
+	case <-l.cfg.Host.Changes():
+		return func() { l.host.trigger("links or routes changed") }
+	case <-l.cfg.Timer(l.untilWake()):
+		return func() {}
+	}
+}
+
+// timer is the production timer.
+func timer() func(time.Duration) <-chan time.Time {
+	wake := time.NewTimer(0)
+	return func(d time.Duration) <-chan time.Time {
+		wake.Reset(d)
+		return wake.C
 	}
 }
 

@@ -205,6 +205,7 @@ func (a *simAPI) broken() []string {
 // simAnnotator is one life of the annotator: a queue in memory, one request at a time, lost with the daemon.
 type simAnnotator struct {
 	n      *node
+	name   string // on the agenda
 	answer func(pool.Answer)
 
 	mu    sync.Mutex
@@ -220,8 +221,8 @@ type wished struct {
 	late bool // a newer sandbox of the pod is to be present
 }
 
-func newSimAnnotator(n *node) *simAnnotator {
-	return &simAnnotator{n: n, wake: make(chan struct{}, 1)}
+func newSimAnnotator(n *node, name string) *simAnnotator {
+	return &simAnnotator{n: n, name: name, wake: make(chan struct{}, 1)}
 }
 
 // Submit takes a record. A later record of the same owner replaces an earlier one; a newer sandbox's same value makes an
@@ -233,10 +234,12 @@ func (a *simAnnotator) Submit(record pool.Annotation) {
 	})
 	a.queue = append(a.queue, &wished{Annotation: record, due: time.Now(), told: map[string]bool{}})
 	a.mu.Unlock()
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	a.n.agenda.once(a.name+" notice", func() {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	})
 }
 
 // next gives the record that is due first.
@@ -307,23 +310,16 @@ func (a *simAnnotator) run(ctx context.Context) {
 	for {
 		w, due := a.next()
 		if w == nil || due > 0 {
-			timer := time.NewTimer(due)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case <-a.wake:
-			case <-timer.C:
-			}
-			timer.Stop()
-			if ctx.Err() != nil {
+			if _, err := a.n.agenda.waitOr(ctx, now()+due, a.name, a.wake); err != nil {
 				return
 			}
-			_ = a.n.pause(ctx, "driver")
 			continue
 		}
 		if down := time.Until(a.n.api.down); down > 0 {
 			a.fold(w, pool.Answer{Owner: w.Owner, Wish: w.Wish, Verdict: pool.VerdictPending, Reason: "timeout"}, down+time.Second)
+			if a.n.agenda.wait(ctx, 0, a.name) != nil { // each answer has a turn of its own
+				return
+			}
 			continue
 		}
 		var answer pool.Answer

@@ -232,21 +232,18 @@ func (c *simCloud) flag(eni, attachment string) error {
 func (c *simCloud) drive(ctx context.Context, host *simHost) {
 	for {
 		changed := c.v.Changed()
-		wait := time.Hour
-		if at, ok := c.v.Next(); ok {
-			wait = time.Until(at)
+		at := now() + time.Hour
+		if next, ok := c.v.Next(); ok {
+			at = next.Sub(epoch())
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		due, err := c.n.agenda.waitOr(ctx, at, "EC2", changed)
+		if err != nil {
 			return
-		case <-timer.C:
+		}
+		if due {
 			c.remember()
 			c.v.Advance(time.Now())
 			host.notify()
-		case <-changed:
-			timer.Stop()
 		}
 	}
 }

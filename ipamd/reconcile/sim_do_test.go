@@ -156,7 +156,7 @@ func (n *node) opLateDel(o op, _ *rand.Rand) {
 }
 
 // opGC gives the runtime's list of what is valid.
-func (n *node) opGC(op, *rand.Rand) {
+func (n *node) opGC(o op, _ *rand.Rand) {
 	var valid []pool.Key
 	for _, s := range n.sandboxes {
 		if !s.ended && !s.dead {
@@ -165,7 +165,9 @@ func (n *node) opGC(op, *rand.Rand) {
 	}
 	l := n.life
 	n.all.Go(func() {
-		freed, err := l.loop.GC(context.Background(), "aws-cni", valid)
+		var freed []pool.Key
+		var err error
+		n.ask(fmt.Sprintf("gc/%d", o.ID), func() { freed, err = l.loop.GC(context.Background(), "aws-cni", valid) })
 		n.note("gc of all but %d: %v %v", len(valid), freed, err)
 		for _, key := range freed {
 			if slices.Contains(valid, key) {

@@ -39,12 +39,24 @@ func newSimHost(cloud *simCloud) *simHost {
 		veths: map[string]*sandbox{}, routes: map[netip.Addr]*sandbox{}}
 }
 
-func (h *simHost) Changes() <-chan struct{} { return h.changes }
+func (h *simHost) Changes() <-chan struct{} {
+	if h.n != nil {
+		h.n.agenda.shake()
+	}
+	return h.changes
+}
 
 func (h *simHost) notify() {
-	if time.Now().Before(h.deaf) {
-		return
+	switch {
+	case time.Now().Before(h.deaf):
+	case h.n != nil:
+		h.n.agenda.once("notice", h.deliver)
+	default:
+		h.deliver()
 	}
+}
+
+func (h *simHost) deliver() {
 	select {
 	case h.changes <- struct{}{}:
 	default:

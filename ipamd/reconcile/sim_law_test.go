@@ -40,6 +40,7 @@ func (n *node) isTroubled() bool {
 
 // check looks at the laws that hold at every moment, and tells whether one is broken.
 func (n *node) check() bool {
+	defer n.turn(driver) // the loop is still at work when it has answered
 	running := n.runs(nil)
 	for _, s := range running {
 		for _, other := range running {
@@ -325,7 +326,9 @@ func (n *node) checkKept(l *life) {
 		}
 		s := n.sandboxes[at]
 		routed := slices.ContainsFunc(n.host.report.Pods, func(r pool.PodRoute) bool { return r.Addr == k.Addr })
-		lease, err := l.loop.Check(context.Background(), k.Key)
+		var lease reconcile.Lease
+		var err error
+		n.ask(l.name("kept"), func() { lease, err = l.loop.Check(context.Background(), k.Key) })
 		switch {
 		case errors.Is(err, reconcile.ErrStopped):
 		case routed && s.veth && !errors.Is(err, reconcile.ErrSuperseded):
@@ -341,7 +344,9 @@ func (n *node) checkKept(l *life) {
 }
 
 func (n *node) checkCooled(l *life, s *sandbox, k keptLaw) {
-	status, err := l.loop.Status(context.Background())
+	var status reconcile.Status
+	var err error
+	n.ask(l.name("kept"), func() { status, err = l.loop.Status(context.Background()) })
 	if err != nil {
 		return
 	}

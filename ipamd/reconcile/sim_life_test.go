@@ -23,6 +23,8 @@ type life struct {
 	kept      []keptLaw
 }
 
+func (l *life) name(what string) string { return fmt.Sprintf("%s/%d", what, l.no) }
+
 // start begins the daemon's next life. Whoever ends it, it is started again, as by kubelet.
 func (n *node) start() {
 	for _, change := range n.atStart {
@@ -33,13 +35,15 @@ func (n *node) start() {
 	l := &life{no: n.lives, ended: make(chan struct{}), began: time.Now(), flagged: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	l.annotator = newSimAnnotator(n)
+	l.annotator = newSimAnnotator(n, l.name("annotator"))
 	settings := n.settings
 	settings.Seed = n.seed<<8 + uint64(n.lives)
 	n.expectKept(l)
+	timer, endTimer := n.agenda.alarm(l.name("timer"))
 	l.loop = reconcile.New(reconcile.Config{
 		Settings: settings, Cloud: n.cloud, Host: n.host, Store: store.New(&lifeDisk{n, l, ctx}, statePath),
-		Annotator: l.annotator, Seam: n.seam, Logger: slog.New(flagger{n, l}),
+		Annotator: l.annotator, Seam: n.seam, Logger: slog.New(flagger{n, l}), Timer: timer,
+		Clock: func() time.Time { n.agenda.shake(); return time.Now() },
 	})
 	l.annotator.answer = l.loop.Answered
 	n.life = l
@@ -48,6 +52,7 @@ func (n *node) start() {
 	n.all.Go(func() {
 		select {
 		case <-l.loop.Ready():
+			n.turn(l.name("kept"))
 			n.checkKept(l)
 		case <-l.ended:
 		}
@@ -56,6 +61,7 @@ func (n *node) start() {
 		if err := l.loop.Run(ctx); err != nil {
 			n.fault("run", "Run: %v", err)
 		}
+		endTimer()
 		close(l.ended)
 		n.again(l)
 	})
@@ -82,9 +88,12 @@ type flagger struct {
 	l *life
 }
 
-func (f flagger) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
-func (f flagger) WithAttrs([]slog.Attr) slog.Handler               { return f }
-func (f flagger) WithGroup(string) slog.Handler                    { return f }
+func (f flagger) Enabled(_ context.Context, level slog.Level) bool {
+	f.n.agenda.shake()
+	return level >= slog.LevelError
+}
+func (f flagger) WithAttrs([]slog.Attr) slog.Handler { return f }
+func (f flagger) WithGroup(string) slog.Handler      { return f }
 func (f flagger) Handle(_ context.Context, r slog.Record) error {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == "sandbox" {

@@ -31,10 +31,11 @@ type node struct {
 	saves time.Time // until then
 	slows time.Time // until then a save takes very long
 
+	agenda *agenda
+
 	mu     sync.Mutex
 	log    []line
 	counts map[string]int // effects by kind and period
-	taken  map[int64]bool // virtual nanoseconds that are spoken for
 	faults []breach
 	cover  map[string]int // what came to pass, for TestSimulationCovers
 
@@ -84,7 +85,8 @@ type trap struct {
 }
 
 func (n *node) note(format string, args ...any) {
-	at := time.Since(epoch())
+	at := now()
+	n.agenda.shake()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log = append(n.log, line{at, fmt.Sprintf(format, args...)})
@@ -108,63 +110,6 @@ func (n *node) covered(what string) {
 
 // epoch is when every synctest bubble begins.
 func epoch() time.Time { return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) }
-
-// period is how far a difference in the order of effects reaches: after it, equal effects draw equal times again, so that
-// a shortened list of operations still leads to the same trouble.
-const period = 20 * time.Second
-
-// longest is the longest that an effect takes, in nanoseconds, before and again after it is carried out.
-var longest = map[string]int64{
-	"cloud": 1_500_000_000, "host": 40_000_000, "save": 20_000_000, "annotate": 1000, "patch": 200_000_000, "driver": 1000, "start": 1_000_000,
-}
-
-// pause lets an effect take its own time: drawn from the seed, the effect's name and its number, and ending at a nanosecond
-// that nothing else ends at, so that one seed is one order of things.
-func (n *node) pause(ctx context.Context, name string) error {
-	span := longest[name]
-	if span == 0 {
-		span = 300_000_000
-	}
-	return n.pauseUpTo(ctx, name, span)
-}
-
-func (n *node) pauseUpTo(ctx context.Context, name string, span int64) error {
-	return wait(ctx, n.slot(name, span)-time.Since(epoch()))
-}
-
-// slot draws the moment, up to span nanoseconds from now, at which a pause ends.
-func (n *node) slot(name string, span int64) time.Duration {
-	now := time.Since(epoch())
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	id := fmt.Sprintf("%s/%d", name, now/period)
-	n.counts[id]++
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d/%s/%d", n.seed, id, n.counts[id])
-	return n.free(now + 1 + time.Duration(h.Sum64()%uint64(span)))
-}
-
-// free takes the first nanosecond from end on that nothing ends at. The caller holds the lock.
-func (n *node) free(end time.Duration) time.Duration {
-	for n.taken[int64(end)] {
-		end++
-	}
-	n.taken[int64(end)] = true
-	return end
-}
-
-// after does something later, unless the run is over by then.
-func (n *node) after(d time.Duration, f func()) {
-	n.mu.Lock()
-	end := n.free(time.Since(epoch()) + d)
-	n.mu.Unlock()
-	n.all.Go(func() {
-		pass(end - time.Since(epoch()))
-		if !n.over {
-			f()
-		}
-	})
-}
 
 func (n *node) hash(parts ...string) uint64 {
 	h := fnv.New64a()
@@ -242,7 +187,7 @@ func newNode(seed uint64) *node {
 	cidrs := []string{"10.0.1.0/24", "10.0.1.0/24", "10.0.1.0/27", "10.0.1.0/28"}
 	n := &node{
 		seed: seed, kind: types[rng.IntN(len(types))], settings: targets[rng.IntN(len(targets))], disk: store.NewMemory(),
-		counts: map[string]int{}, taken: map[int64]bool{}, cover: map[string]int{},
+		agenda: newAgenda(), counts: map[string]int{}, cover: map[string]int{},
 		released: map[netip.Addr]release{}, rested: map[netip.Addr]time.Time{}, thefts: map[netip.Addr]time.Time{},
 	}
 	cloud, err := newSimCloud(seed, n.kind, cidrs[rng.IntN(len(cidrs))])

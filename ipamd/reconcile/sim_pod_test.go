@@ -45,6 +45,9 @@ type sandbox struct {
 
 func (s *sandbox) String() string { return s.key.Sandbox }
 
+// plugin is the plugin's name on the agenda.
+func (s *sandbox) plugin() string { return "plugin of " + s.key.Sandbox }
+
 // link is the host veth's name.
 func (s *sandbox) link() string { return "eni-" + s.pod.Name }
 
@@ -69,8 +72,8 @@ func (n *node) add(p *simPod) *sandbox {
 	n.sandboxes = append(n.sandboxes, s)
 	p.current = s
 	n.mu.Unlock()
+	s.works = true
 	n.all.Go(func() {
-		s.works = true
 		err := n.plugin(s)
 		s.works = false
 		if err == nil {
@@ -118,7 +121,7 @@ func (n *node) plugin(s *sandbox) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	began := time.Now()
-	lease, err := l.loop.Assign(ctx, s.key, s.pod.Pod, "/run/netns/"+s.key.Sandbox)
+	lease, err := n.assign(ctx, l, s)
 	if err != nil {
 		n.refused(err)
 		n.checkServed(l, err, began)
@@ -137,7 +140,7 @@ func (n *node) plugin(s *sandbox) error {
 		_ = n.pauseUpTo(context.Background(), "slow/"+s.key.Sandbox, int64(45*time.Second))
 	case "asked twice":
 		_ = n.pause(context.Background(), "again/"+s.key.Sandbox)
-		if again, err := l.loop.Assign(ctx, s.key, s.pod.Pod, ""); err == nil && again.Assignment.Addr != s.addr {
+		if again, err := n.assign(ctx, l, s); err == nil && again.Assignment.Addr != s.addr {
 			n.fault("same answer", "ADD of %s again gave %s, not %s", s, again.Assignment.Addr, s.addr)
 		}
 	}
@@ -148,11 +151,12 @@ func (n *node) plugin(s *sandbox) error {
 	}
 	if fate == "killed after the veth" {
 		if n.hash("both", s.key.Sandbox)%2 == 0 {
+			n.turn(s.plugin())
 			n.note("the daemon is killed with the plugin of %s", s)
 			l.cancel()
 			return errBoth
 		}
-		_ = l.loop.Abort(ctx, s.key)
+		n.tellAbort(ctx, l, s)
 		return errKilled
 	}
 	_ = n.pause(context.Background(), "done/"+s.key.Sandbox)
@@ -165,7 +169,9 @@ func (n *node) setup(l *life, s *sandbox) error {
 		return errRoute
 	}
 	return n.host.setup(s, func() error {
-		lease, err := l.loop.Check(context.Background(), s.key)
+		var lease reconcile.Lease
+		var err error
+		n.ask(s.plugin(), func() { lease, err = l.loop.Check(context.Background(), s.key) })
 		if err == nil && lease.Assignment.Addr != s.addr {
 			err = fmt.Errorf("the address is %s by now", lease.Assignment.Addr)
 		}
@@ -177,13 +183,13 @@ func (n *node) setup(l *life, s *sandbox) error {
 func (n *node) confirm(l *life, s *sandbox, fate string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := l.loop.Done(ctx, s.key)
+	var err error
+	n.ask(s.plugin(), func() { err = l.loop.Done(ctx, s.key) })
 	switch {
 	case s.dead:
 		return errKilled
 	case err != nil:
-		n.gone(s)
-		_ = l.loop.Abort(ctx, s.key)
+		n.abort(ctx, l, s)
 		return err
 	case fate == "done not answered":
 		n.gone(s)
@@ -200,9 +206,18 @@ func (n *node) confirm(l *life, s *sandbox, fate string) error {
 	return nil
 }
 
+func (n *node) assign(ctx context.Context, l *life, s *sandbox) (lease reconcile.Lease, err error) {
+	n.ask(s.plugin(), func() { lease, err = l.loop.Assign(ctx, s.key, s.pod.Pod, "/run/netns/"+s.key.Sandbox) })
+	return lease, err
+}
+
 func (n *node) abort(ctx context.Context, l *life, s *sandbox) {
 	n.gone(s)
-	_ = l.loop.Abort(ctx, s.key)
+	n.tellAbort(ctx, l, s)
+}
+
+func (n *node) tellAbort(ctx context.Context, l *life, s *sandbox) {
+	n.ask(s.plugin(), func() { _ = l.loop.Abort(ctx, s.key) })
 }
 
 // afterFailure is the runtime's and kubelet's part after an ADD that failed: usually a DEL, then another sandbox.
@@ -264,18 +279,14 @@ func (n *node) del(s *sandbox) {
 	n.all.Go(func() {
 		for try := range 1200 {
 			if try > 0 {
-				pass(3 * time.Second)
+				_ = n.agenda.wait(context.Background(), now()+3*time.Second, name)
 			}
 			_ = n.pause(context.Background(), name)
 			if n.over {
 				return
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			loop := n.life.loop
-			_, found, err := loop.Release(ctx, s.key)
-			if err == nil && !found { // what the daemon does about a sandbox that it has no record of
-				err = loop.Departed(ctx, s.key, s.pod.Pod, s.link())
-			}
+			found, err := n.release(ctx, s, name)
 			cancel()
 			if err == nil {
 				n.note("DEL %s: known %v", s, found)
@@ -284,6 +295,16 @@ func (n *node) del(s *sandbox) {
 		}
 		n.fault("del", "DEL of %s never succeeded", s)
 	})
+}
+
+// release is the daemon's part of a DEL, with what it does about a sandbox that it has no record of.
+func (n *node) release(ctx context.Context, s *sandbox, name string) (found bool, err error) {
+	loop := n.life.loop
+	n.ask(name, func() { _, found, err = loop.Release(ctx, s.key) })
+	if err == nil && !found {
+		n.ask(name, func() { err = loop.Departed(ctx, s.key, s.pod.Pod, s.link()) })
+	}
+	return found, err
 }
 
 // granted checks the laws about an address that was just given out.

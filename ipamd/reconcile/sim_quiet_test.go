@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
@@ -18,8 +17,7 @@ import (
 func (n *node) quiet() {
 	n.note("quiet")
 	n.endFaults()
-	pass(peaceLasts)
-	synctest.Wait()
+	n.pass(peaceLasts)
 	if n.checkLive("quiet"); n.check() {
 		return
 	}
@@ -47,13 +45,12 @@ func (n *node) quiet() {
 // and limits that EC2 was said to have.
 func (n *node) rest() {
 	if n.limits {
-		pass(100 * time.Minute)
+		n.pass(100 * time.Minute)
 		n.limits = false
 	}
-	pass(15 * time.Minute)
+	n.pass(15 * time.Minute)
 	began := time.Now()
-	pass(10 * time.Minute)
-	synctest.Wait()
+	n.pass(10 * time.Minute)
 	if n.check() {
 		return
 	}
@@ -68,7 +65,11 @@ func (n *node) rest() {
 	}
 }
 
+// pass lets the driver do nothing for a while.
+func (n *node) pass(d time.Duration) { n.wait(now() + d) }
+
 func (n *node) status() reconcile.Status {
+	defer n.turn(driver) // the loop is still at work when it has answered
 	status, err := n.life.loop.Status(context.Background())
 	if err != nil {
 		n.fault("quiet", "status: %v", err)

@@ -22,7 +22,7 @@ func shrink(t *testing.T, failed outcome) outcome {
 		if time.Since(began) > shrinkTime {
 			return false
 		}
-		out := simulate(t, failed.seed, ops, limit)
+		out := simulate(t, task{seed: failed.seed, ops: ops, limit: limit})
 		again := slices.ContainsFunc(out.faults, func(b breach) bool { return b.law == first.law })
 		if again {
 			best = out

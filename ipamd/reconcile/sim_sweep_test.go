@@ -84,7 +84,7 @@ func TestSimulationRepeats(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range verdicts[:repeatSeeds] {
-		if out := simulate(t, v.Seed, plan(v.Seed), 0); out.hash() != v.Hash {
+		if out := simulate(t, task{seed: v.Seed, ops: plan(v.Seed), shaken: true}); out.hash() != v.Hash {
 			t.Errorf("seed %d: this process's trace is %s, another's %s; compare two runs of: make simulate SEED=%d", v.Seed, out.hash(), v.Hash, v.Seed)
 		}
 	}
@@ -106,7 +106,7 @@ func TestSimulationPart(t *testing.T) {
 		seeds = append(seeds, seed)
 	}
 	for _, seed := range seeds {
-		out := simulate(t, seed, plan(seed), 0)
+		out := simulate(t, whole(seed))
 		v := verdict{Seed: seed, Hash: out.hash(), Cover: out.cover}
 		if len(out.faults) > 0 {
 			v.Law, v.Text = out.faults[0].law, out.faults[0].text
@@ -195,7 +195,7 @@ func report(t *testing.T, broken []verdict) {
 		t.Errorf("and %d more seeds", len(broken)-20)
 	}
 	seed := broken[0].Seed
-	out := simulate(t, seed, plan(seed), 0)
+	out := simulate(t, whole(seed))
 	if len(out.faults) == 0 {
 		t.Errorf("seed %d breaks no law in this process: a run is not one order of things", seed)
 		return
@@ -226,7 +226,7 @@ func replay(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := simulate(t, seed, ops, 0)
+	out := simulate(t, task{seed: seed, ops: ops})
 	shown := out.trace
 	if folder := os.Getenv("SIM_TRACES"); folder != "" && len(shown) > 400 {
 		path := filepath.Join(folder, fmt.Sprintf("simulate-%d.txt", seed))

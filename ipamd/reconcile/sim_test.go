@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -31,22 +32,34 @@ func (o outcome) hash() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
+// task is what is simulated: a seed's operations. With a limit it ends then, and does not wait for everything to come to rest.
+type task struct {
+	seed   uint64
+	ops    []op
+	limit  time.Duration
+	shaken bool // see sim_time_test.go
+}
+
+// whole is a seed's task as it is.
+func whole(seed uint64) task { return task{seed: seed, ops: plan(seed)} }
+
 // simulate runs operations of a seed against the loop and the pool, in virtual time, until a law is broken or all is over.
-// With a limit it ends then, and does not wait for everything to come to rest.
-func simulate(t *testing.T, seed uint64, ops []op, limit time.Duration) outcome {
-	out := outcome{seed: seed, ops: ops}
+func simulate(t *testing.T, do task) outcome {
+	out := outcome{seed: do.seed, ops: do.ops}
 	synctest.Test(t, func(*testing.T) {
-		n := newNode(seed)
+		n := newNode(do.seed)
+		n.agenda.shaken = do.shaken || os.Getenv("SIM_SHAKE") != ""
 		ctx, cancel := context.WithCancel(context.Background())
 		n.all.Go(func() { n.cloud.drive(ctx, n.host) })
 		n.start()
-		if end := cmp.Or(limit, hour); n.run(ops, end) && limit == 0 {
+		if end := cmp.Or(do.limit, hour); n.run(do.ops, end) && do.limit == 0 {
 			n.quiet()
 		}
 		n.over = true
 		n.life.cancel()
 		cancel()
 		n.all.Wait()
+		n.agenda.stop()
 		out.trace, out.faults, out.cover = canonical(n.log), n.faults, n.cover
 	})
 	return out
@@ -60,13 +73,8 @@ func (n *node) run(ops []op, end time.Duration) bool {
 	}
 	until := func(at time.Duration) bool {
 		for {
-			now := time.Since(epoch())
-			next := min(at, now.Truncate(time.Minute)+time.Minute)
-			n.mu.Lock()
-			next = n.free(next)
-			n.mu.Unlock()
-			pass(next - now)
-			synctest.Wait()
+			next := min(at, now().Truncate(time.Minute)+time.Minute)
+			n.wait(next)
 			if n.check() {
 				return false
 			}
@@ -84,14 +92,19 @@ func (n *node) run(ops []op, end time.Duration) bool {
 		}
 		n.covered("op " + o.Kind)
 		do[o.Kind](n, o, o.rng())
-		synctest.Wait()
 	}
 	return until(end)
 }
 
+// wait lets the driver wait for a turn at that time.
+func (n *node) wait(at time.Duration) { _ = n.agenda.wait(context.Background(), at, driver) }
+
+// driver is the name of the goroutine that carries out operations and checks laws.
+const driver = "driver"
+
 // canonical is the trace's one form: lines in the order of virtual time, those of one nanosecond in the order of their text.
-// Effects of the daemon all end at nanoseconds of their own, so that lines of one nanosecond belong to one cause (a crash
-// that ends three ADDs, say) and have no order among themselves that would mean anything.
+// At one instant one cause is at work, so that its lines belong together (a crash that ends three effects, say) and have no
+// order among themselves that would mean anything.
 func canonical(log []line) []string {
 	slices.SortStableFunc(log, func(a, b line) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.text, b.text)) })
 	out := make([]string, len(log))
