@@ -108,13 +108,14 @@ func (r *rig) seen() map[string]int {
 func (r *rig) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { r.cloud.drive(ctx, r.host) })
+	a := newAgenda()
+	running.Go(func() { r.cloud.drive(ctx, a, r.host) })
 	running.Go(func() {
 		if err := r.loop.Run(ctx); err != nil {
 			r.t.Errorf("Run: %v", err)
 		}
 	})
-	r.stop = func() { cancel(); running.Wait() }
+	r.stop = func() { cancel(); running.Wait(); a.stop() }
 }
 
 // ready starts the loop and lets it reach its targets.

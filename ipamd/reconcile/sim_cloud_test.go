@@ -229,14 +229,14 @@ func (c *simCloud) flag(eni, attachment string) error {
 }
 
 // drive carries out the model's due transitions until ctx ends, and tells the host of links that come and go.
-func (c *simCloud) drive(ctx context.Context, host *simHost) {
+func (c *simCloud) drive(ctx context.Context, a *agenda, host *simHost) {
 	for {
 		changed := c.v.Changed()
 		at := now() + time.Hour
 		if next, ok := c.v.Next(); ok {
 			at = next.Sub(epoch())
 		}
-		due, err := c.n.agenda.waitOr(ctx, at, "EC2", changed)
+		due, err := a.waitOr(ctx, at, "EC2", changed)
 		if err != nil {
 			return
 		}

@@ -39,7 +39,7 @@ type verdict struct {
 
 // TestSimulation runs the loop and the pool against the VPC model under virtual time, with everything that goes wrong on a
 // node drawn from the seed, an hour for each. `make simulate` gives other seeds: SIM_SEEDS=n is the first n, SIM_SEED=n is
-// one, whose trace is printed, SIM_OPS=3,7 some of its operations only.
+// one, whose trace is printed, SIM_OPS=3,7 some of its operations only. SIM_SHAKE=1 shakes them (see sim_time_test.go).
 func TestSimulation(t *testing.T) {
 	if one := os.Getenv("SIM_SEED"); one != "" {
 		seed, err := strconv.ParseUint(one, 10, 64)
@@ -73,8 +73,8 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// TestSimulationRepeats shows that a seed is one run, also in another process, whose maps have other orders: what fails once
-// fails again. Traces are compared as they are.
+// TestSimulationRepeats shows that a seed is one run, also in another process, whose maps have other orders, and when its
+// goroutines are held up by chance: what fails once fails again. Traces are compared as they are.
 func TestSimulationRepeats(t *testing.T) {
 	if os.Getenv("SIM_SEEDS")+os.Getenv("SIM_SEED") != "" {
 		t.Skip("make simulate asked for other seeds than those that are compared")
@@ -85,7 +85,7 @@ func TestSimulationRepeats(t *testing.T) {
 	}
 	for _, v := range verdicts[:repeatSeeds] {
 		if out := simulate(t, task{seed: v.Seed, ops: plan(v.Seed), shaken: true}); out.hash() != v.Hash {
-			t.Errorf("seed %d: this process's trace is %s, another's %s; compare two runs of: make simulate SEED=%d", v.Seed, out.hash(), v.Hash, v.Seed)
+			t.Errorf("seed %d: this process's shaken trace is %s, another's calm one %s; compare runs of: SIM_SHAKE=1 make simulate SEED=%d", v.Seed, out.hash(), v.Hash, v.Seed)
 		}
 	}
 }

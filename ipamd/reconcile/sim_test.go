@@ -50,7 +50,7 @@ func simulate(t *testing.T, do task) outcome {
 		n := newNode(do.seed)
 		n.agenda.shaken = do.shaken || os.Getenv("SIM_SHAKE") != ""
 		ctx, cancel := context.WithCancel(context.Background())
-		n.all.Go(func() { n.cloud.drive(ctx, n.host) })
+		n.all.Go(func() { n.cloud.drive(ctx, n.agenda, n.host) })
 		n.start()
 		if end := cmp.Or(do.limit, hour); n.run(do.ops, end) && do.limit == 0 {
 			n.quiet()

@@ -180,11 +180,10 @@ func (a *agenda) shake() {
 			runtime.Gosched()
 		}
 	case 2:
-		spin(rand.IntN(5000))
+		runtime.KeepAlive(spin(rand.IntN(5000)))
 	}
 }
 
-//go:noinline
 func spin(rounds int) (x int) {
 	for k := range rounds {
 		x ^= k
