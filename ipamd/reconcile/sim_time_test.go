@@ -180,7 +180,7 @@ func (a *agenda) shake() {
 			runtime.Gosched()
 		}
 	case 2:
-		runtime.KeepAlive(spin(rand.IntN(5000)))
+		runtime.KeepAlive(spin(rand.IntN(40000)))
 	}
 }
 
@@ -261,6 +261,7 @@ func (n *node) turn(name string) { _ = n.agenda.wait(context.Background(), 0, na
 func (n *node) ask(name string, call func()) {
 	n.turn(name)
 	call()
+	n.agenda.shake()
 	n.turn(name)
 }
 
