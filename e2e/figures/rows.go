@@ -1,5 +1,7 @@
 package figures
 
+import "slices"
+
 // Group is what one benchmark measures in one run.
 type Group struct {
 	Name      string // of its samples' file, and what ONLY= takes
@@ -19,6 +21,7 @@ func Groups() []Group {
 		{"annotation", "e2e/bench", "BenchmarkAnnotation", "four nodes stand at once, each daemon behind a TCP proxy of its own before the API server; an ADD every 10 ms, counted from 240 ms on; with the annotation off the same patches come from another client, and the API server's side runs at idle priority, since elsewhere its work costs the node nothing"},
 		{"burst", "e2e/bench", "BenchmarkBurst", "110 pods are created at once on one node that holds the addresses, annotation on, under the policy agent of the demo; from the first ADD's exec on"},
 		{"daemon", "e2e/bench", "BenchmarkDaemon", "the real ipamd with the annotation on, and a real kube-apiserver in whose etcd the nodes and pods were put; the daemon reads its own node's pods only; the first ADD is that after a restart on a node that holds addresses"},
+		{"fakeec2", "fakeec2/ec2api", "BenchmarkFakeEC2", "the EC2 endpoint without a data plane, over loopback HTTP from one raw client that keeps its connection; one server process holds 10,000 ENIs with 100,000 addresses and one 100 ENIs, asked in turns, each process' own rusage; the virtual hour is in process: 100 nodes, each swaps an address every ten seconds, adds and gives up an ENI every two minutes and describes itself every minute"},
 	}
 }
 
@@ -89,7 +92,7 @@ func Rows() []Row {
 			Row{"add", "CPU of the daemon for each of these " + verb + "s", DaemonCPU(ParallelTotal(verb)), nothing, Goal{}},
 		)
 	}
-	return append(append(append(rows, crowdRows()...), annotationRows()...), daemonRows()...)
+	return slices.Concat(rows, crowdRows(), annotationRows(), daemonRows(), fakeec2Rows())
 }
 
 // crowdRows are about what must not grow with the number of pods.

@@ -131,7 +131,7 @@ func (r Row) goal() string {
 // number gives a figure three digits or so, and a count none after the point that it does not have.
 func number(v float64, unit string) string {
 	switch {
-	case unit == "pings":
+	case unit == "pings", unit == "requests":
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case v >= 100:
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -3,7 +3,6 @@ package ec2api
 import (
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -35,15 +34,13 @@ func (f filters[T]) compile(inputs []filterInput) (func(*T) bool, error) {
 		if len(in.Value) == 0 {
 			return nil, missing(fmt.Sprintf("Filter.%d.Value", n+1))
 		}
-		values, err := f.values(in.Name)
+		test, err := f.test(in.Name, func(value string) bool {
+			return slices.ContainsFunc(in.Value, func(pattern string) bool { return wildcardMatch(pattern, value) })
+		})
 		if err != nil {
 			return nil, err
 		}
-		tests = append(tests, func(thing *T) bool {
-			return slices.ContainsFunc(values(thing), func(value string) bool {
-				return slices.ContainsFunc(in.Value, func(pattern string) bool { return wildcardMatch(pattern, value) })
-			})
-		})
+		tests = append(tests, test)
 	}
 	return func(thing *T) bool {
 		for _, test := range tests {
@@ -55,20 +52,26 @@ func (f filters[T]) compile(inputs []filterInput) (func(*T) bool, error) {
 	}, nil
 }
 
-func (f filters[T]) values(name string) (func(*T) []string, error) {
+// test tells whether a thing has a value for a name that will do.
+func (f filters[T]) test(name string, will func(value string) bool) (func(*T) bool, error) {
 	if get := f.names[name]; get != nil {
-		return get, nil
+		return func(thing *T) bool { return slices.ContainsFunc(get(thing), will) }, nil
 	}
 	if key, ok := strings.CutPrefix(name, "tag:"); ok {
-		return func(thing *T) []string {
-			if value, there := f.tags(thing)[key]; there {
-				return []string{value}
-			}
-			return nil
+		return func(thing *T) bool {
+			value, there := f.tags(thing)[key]
+			return there && will(value)
 		}, nil
 	}
 	if name == "tag-key" {
-		return func(thing *T) []string { return slices.Collect(maps.Keys(f.tags(thing))) }, nil
+		return func(thing *T) bool {
+			for key := range f.tags(thing) {
+				if will(key) {
+					return true
+				}
+			}
+			return false
+		}, nil
 	}
 	return nil, refuse("InvalidParameterValue", "The filter '%s' is invalid", clip(name))
 }

@@ -221,6 +221,9 @@ func (v *VPC) checkTrunks() error {
 
 // checkViews: what the views will show in the end is what is true.
 func (v *VPC) checkViews() error {
+	if ids := v.order.sorted(v.history); !slices.IsSorted(ids) || len(ids) != len(v.history) {
+		return fmt.Errorf("the describes go through %d ENIs, the history has %d", len(ids), len(v.history))
+	}
 	for id, e := range v.enis {
 		h := v.history[id]
 		if len(h) == 0 || h[len(h)-1].eni != e {

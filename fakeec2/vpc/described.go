@@ -48,6 +48,9 @@ func (v *VPC) addVersion(id string, e *ENI) {
 		h[last] = next
 		return
 	}
+	if last < 0 {
+		v.order.fresh = append(v.order.fresh, id)
+	}
 	old := 0
 	for old+1 < len(h) && h[old+1].at.Before(v.now.Add(-keptHistory)) && !h[old+1].seen.After(v.now) {
 		old++
@@ -69,9 +72,13 @@ func (v *VPC) bury(id string) {
 			break
 		}
 		delete(v.history, g.id)
+		v.order.gone++
 		old++
 	}
 	v.graves = slices.Delete(v.graves, 0, old)
+	if v.order.gone > keptGone {
+		v.order.sorted(v.history)
+	}
 }
 
 func (i *instance) depart(id string, now time.Time) {
@@ -144,29 +151,36 @@ func (d Description) ENIs(ids []string, match func(*ENI) bool) ([]ENI, error) {
 		}
 		return slices.DeleteFunc(found, func(e ENI) bool { return !match(&e) }), nil
 	}
-	return clones(d.matching(match)), nil
+	found, _ := d.matching(match, "", 0)
+	return clones(found), nil
 }
 
 // ENIPage gives at most limit (0: all) of the ENIs that match, ascending by id from after on, and whether there are more.
 func (d Description) ENIPage(match func(*ENI) bool, after string, limit int) ([]ENI, bool) {
 	d.v.mu.Lock()
 	defer d.v.mu.Unlock()
-	found := d.matching(func(e *ENI) bool { return e.ID > after && match(e) })
-	if limit == 0 || len(found) <= limit {
-		return clones(found), false
-	}
-	return clones(found[:limit]), true
+	found, more := d.matching(match, after, limit)
+	return clones(found), more
 }
 
-func (d Description) matching(match func(*ENI) bool) []*ENI {
-	var found []*ENI
-	for id, h := range d.v.history {
-		if e := d.told(id, h); e != nil && match(e) {
-			found = append(found, e)
-		}
+// matching looks no further than it must: the ids ascend, and one match beyond the limit says that there are more.
+func (d Description) matching(match func(*ENI) bool, after string, limit int) (found []*ENI, more bool) {
+	ids := d.v.order.sorted(d.v.history)
+	from, there := slices.BinarySearch(ids, after)
+	if there {
+		from++
 	}
-	slices.SortFunc(found, func(a, b *ENI) int { return strings.Compare(a.ID, b.ID) })
-	return found
+	for _, id := range ids[from:] {
+		e := d.told(id, d.v.history[id])
+		if e == nil || !match(e) {
+			continue
+		}
+		if limit > 0 && len(found) == limit {
+			return found, true
+		}
+		found = append(found, e)
+	}
+	return found, false
 }
 
 func clones(list []*ENI) []ENI {

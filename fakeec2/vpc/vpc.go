@@ -129,6 +129,7 @@ type VPC struct {
 
 	enis        map[string]*ENI      // a stored ENI is never changed in place: store keeps a changed copy
 	history     map[string][]version // what each ENI was, for views that lag
+	order       order                // its keys
 	graves      []grave              // ENIs that are gone but may still be seen
 	hidden      map[string]time.Time // ENI -> when the other actions know it
 	attachments map[string]string    // attachment id -> ENI id
