@@ -21,7 +21,8 @@ import (
 type fabricNet struct {
 	ns     *netlab.Namespace
 	handle *netlink.Handle
-	rules  []*rules                 // of IPv4 and of IPv6
+	rules  []*rules // of IPv4 and of IPv6
+	tags   *tags
 	ports  map[string]*standingPort // by name
 	peers  map[string]bool          // links to peered fabrics, by name
 	beyond map[string][]netip.Prefix
@@ -90,7 +91,8 @@ func (f *fabricNet) setUp() error {
 		}
 		f.rules = append(f.rules, r)
 	}
-	return nil
+	f.tags, err = newTags(f.ns)
+	return err
 }
 
 // prune removes what is no longer wanted: ports, then addresses. It comes before anything new, because a link name, a MAC
@@ -120,6 +122,9 @@ func (p *Plane) extend(f *fabricNet, want fabric) error {
 		if err := r.apply(want); err != nil {
 			return err
 		}
+	}
+	if err := f.tags.apply(want); err != nil {
+		return err
 	}
 	var errs []error
 	trunksFirst := func(a, b string) int {
@@ -219,6 +224,11 @@ func (p *Plane) furnish(f *fabricNet, g *guestNS, made *standingPort, mac net.Ha
 		return fmt.Errorf("find new link: %w", err)
 	}
 	made.index = link.Attrs().Index
+	if made.Trunk == "" && !made.outside() {
+		if err := f.tags.watch(made.Name); err != nil {
+			return err
+		}
+	}
 	if !made.outside() {
 		// The gateway first: ICMP errors come from a port's first address.
 		for _, addr := range ipv4Rules().own(made.port, f.resolver) {
@@ -251,7 +261,7 @@ func (f *fabricNet) unplug(have *standingPort) error {
 	if have.adoption != "" {
 		remove = func() error { return giveBack(have.adoption) }
 	}
-	if err := remove(); err != nil {
+	if err := errors.Join(f.tags.forget(have.Name), remove()); err != nil {
 		return err
 	}
 	// Not found is as good: somebody deleted the guest's end, or the guest's namespace ended.
@@ -319,6 +329,9 @@ func (f *fabricNet) close() error {
 	}
 	for _, r := range f.rules {
 		r.close()
+	}
+	if f.tags != nil {
+		f.tags.close()
 	}
 	if f.handle != nil {
 		f.handle.Close()

@@ -161,6 +161,9 @@ func (p *Plane) Counters() (map[string]uint64, error) {
 				return nil, fmt.Errorf("read drop counters of %s: %w", id, err)
 			}
 		}
+		if err := f.tags.count(total); err != nil {
+			return nil, fmt.Errorf("read drop counters of %s: %w", id, err)
+		}
 	}
 	return total, nil
 }

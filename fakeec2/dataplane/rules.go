@@ -25,9 +25,10 @@ const (
 	DropNoPublic  = vpc.DropNoPublic
 	DropNoOutside = vpc.DropNoOutside
 	DropAllowance = vpc.DropAllowance
+	DropVLAN      = vpc.DropVLAN // counted by tags
 )
 
-// dropReasons are all of them, in the order of the counters.
+// dropReasons are those that are counted by rules, in the order of the counters.
 func dropReasons() []string {
 	return []string{
 		DropMulticast, DropNoAddress, DropSource, DropSourceMAC, DropEgress, DropIngress, DropTransit, DropNoPublic, DropNoOutside,
@@ -182,8 +183,11 @@ func newRules(ns *netlab.Namespace, p protocol) (*rules, error) {
 func (r *rules) close() { _ = r.conn.CloseLasting() } // a socket's close has nothing to say here
 
 // count adds this fabric's drop counters to total.
-func (r *rules) count(total map[string]uint64) error {
-	objects, err := r.conn.GetNamedObjects(r.ip)
+func (r *rules) count(total map[string]uint64) error { return countObjects(r.conn, r.ip, total) }
+
+// countObjects adds the named counters of a table to total.
+func countObjects(conn *nftables.Conn, table *nftables.Table, total map[string]uint64) error {
+	objects, err := conn.GetNamedObjects(table)
 	if err != nil {
 		return err
 	}
