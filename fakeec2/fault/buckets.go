@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -58,6 +59,22 @@ func (b *Buckets) Set(action string, bucket Bucket) {
 			delete(b.levels, key)
 		}
 	}
+}
+
+// Unset gives an action EC2's bucket again; false where it had none of its own.
+func (b *Buckets) Unset(action string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, own := b.own[action]
+	delete(b.own, action)
+	return own
+}
+
+// Own gives the buckets that are in place of EC2's, by action.
+func (b *Buckets) Own() map[string]Bucket {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.own)
 }
 
 // Take takes a token for an account's request, and one for each of the resources that it asks for; false where there are too few:

@@ -97,6 +97,7 @@ func TestMistakesHaveLines(t *testing.T) {
 		{"size: 1,", "size: -1,", "buckets[0].size: -1: want a size and a refill of 0 or more (line 5)"},
 		{"groupsPerENI: 6", "groupsPerENI: 17", "limits.groupsPerENI: 17: want 0 to 16 (line 6)"},
 		{"{name: ec2, subnet: one", "{name: other, subnet: one", `services: want one with the name "ec2", at which the EC2 API answers (line 23)`},
+		{`"off": true`, "off: true", `faults[1].false: unknown field: YAML takes a bare off, no or n for false: write "off": in quotes; want one of action, `},
 		{"kind: stale, age: 5s", "kind: stale", `faults[0]: add fault "old": kind "stale", and no other, needs an age (line 28)`},
 	} {
 		if err := build(t, strings.Replace(rich, c.from, c.to, 1)); err == nil || !strings.Contains(err.Error(), c.want) {

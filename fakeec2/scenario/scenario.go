@@ -255,11 +255,13 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 }
 
 // MarshalJSON writes the text form.
-func (d Duration) MarshalJSON() ([]byte, error) {
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+func (d Duration) String() string {
 	if time.Duration(d) == vpc.Never {
-		return []byte(`"never"`), nil
+		return "never"
 	}
-	return json.Marshal(time.Duration(d).String())
+	return time.Duration(d).String()
 }
 
 // Range is a vpc.Range that reads "1s..5s", or "1s" for exactly that.
@@ -290,6 +292,16 @@ func (r *Range) UnmarshalJSON(data []byte) error {
 	}
 	*r = Range{time.Duration(ends[0]), time.Duration(ends[1])}
 	return nil
+}
+
+// MarshalJSON writes the text form.
+func (r Range) MarshalJSON() ([]byte, error) { return json.Marshal(r.String()) }
+
+func (r Range) String() string {
+	if r.Max <= r.Min {
+		return Duration(r.Min).String()
+	}
+	return Duration(r.Min).String() + ".." + Duration(r.Max).String()
 }
 
 // Parse reads a scenario and checks what Build does not. What is wrong is an *Error with all problems that can be seen at once:

@@ -79,9 +79,20 @@ func (p *problems) unreadableFields(field string, object map[string]json.RawMess
 		if of, known := types[key]; known {
 			p.unreadable(join(field, key), object[key], of)
 		} else {
-			*p = append(*p, Problem{Field: join(field, key), Cause: errors.New("unknown field: want one of " + strings.Join(slices.Sorted(maps.Keys(types)), ", "))})
+			*p = append(*p, Problem{Field: join(field, key), Cause: errors.New("unknown field: " + quoting(key) + "want one of " + strings.Join(slices.Sorted(maps.Keys(types)), ", "))})
 		}
 	}
+}
+
+// quoting says what happened to a key that YAML takes for a truth value.
+func quoting(key string) string {
+	switch key {
+	case "false":
+		return `YAML takes a bare off, no or n for false: write "off": in quotes; `
+	case "true":
+		return `YAML takes a bare on, yes or y for true: write "on": in quotes; `
+	}
+	return ""
 }
 
 func join(field, key string) string {

@@ -108,6 +108,9 @@ func (l *Lags) byName(name string) *Range {
 	return &l.MetadataBare
 }
 
+// Get gives the range of a lag, by one of the LagNames.
+func (l *Lags) Get(name string) Range { return *l.byName(name) }
+
 // Set sets the range of a lag, by one of the LagNames.
 func (l *Lags) Set(name string, r Range) { *l.byName(name) = r }
 
@@ -155,6 +158,15 @@ func (v *VPC) Lags() Lags {
 func (v *VPC) SetLags(l Lags) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.setLags(l)
+}
+
+// ChangeLags changes some of the lags, as SetLags does. change must not call the model.
+func (v *VPC) ChangeLags(change func(*Lags)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	l := v.lags
+	change(&l)
 	v.setLags(l)
 }
 

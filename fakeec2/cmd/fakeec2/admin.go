@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
@@ -31,6 +32,8 @@ type faultChange struct {
 	Clear  bool             `json:"clear"`
 	Remove []string         `json:"remove"`
 	Add    []scenario.Fault `json:"add"`
+	On     []string         `json:"on"`
+	Off    []string         `json:"off"`
 }
 
 // admin is the handler of the admin socket.
@@ -43,6 +46,10 @@ func (v *server) admin() http.Handler {
 	mux.HandleFunc("POST /faults", v.postFaults)
 	mux.HandleFunc("GET /delays", v.getDelays)
 	mux.HandleFunc("POST /delays", v.postDelays)
+	mux.HandleFunc("GET /buckets", v.getBuckets)
+	mux.HandleFunc("POST /buckets", v.postBuckets)
+	mux.HandleFunc("GET /lags", v.getLags)
+	mux.HandleFunc("POST /lags", v.postLags)
 	v.actions(mux)
 	return mux
 }
@@ -105,7 +112,7 @@ func (v *server) changeFaults(change faultChange) error {
 	}
 	for _, name := range change.Remove {
 		if !v.Faults.Remove(name) {
-			return fmt.Errorf("remove fault %q: there is none", name)
+			return noFault("remove", name)
 		}
 	}
 	for _, rule := range rules {
@@ -113,8 +120,17 @@ func (v *server) changeFaults(change faultChange) error {
 			return err
 		}
 	}
+	for on, names := range map[bool][]string{true: change.On, false: change.Off} {
+		for _, name := range names {
+			if !v.Faults.Switch(name, on) {
+				return noFault("switch", name)
+			}
+		}
+	}
 	return nil
 }
+
+func noFault(what, name string) error { return fmt.Errorf("%s fault %q: there is none", what, name) }
 
 // checkFaults finds all that is wrong with a change before anything is changed.
 func (v *server) checkFaults(change faultChange) ([]fault.Rule, error) {
@@ -127,13 +143,18 @@ func (v *server) checkFaults(change faultChange) ([]fault.Rule, error) {
 	}
 	for _, name := range change.Remove {
 		if !after.Remove(name) {
-			wrong = append(wrong, fmt.Errorf("remove fault %q: there is none", name))
+			wrong = append(wrong, noFault("remove", name))
 		}
 	}
 	rules := make([]fault.Rule, len(change.Add))
 	for i, f := range change.Add {
 		rules[i] = f.Rule()
 		wrong = append(wrong, after.Add(rules[i]), v.ec2.CheckFault(rules[i]))
+	}
+	for _, name := range slices.Concat(change.On, change.Off) {
+		if !after.Switch(name, true) {
+			wrong = append(wrong, noFault("switch", name))
+		}
 	}
 	return rules, errors.Join(wrong...)
 }

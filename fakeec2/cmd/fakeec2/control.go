@@ -20,36 +20,15 @@ import (
 	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
 )
 
-// verb is a command that changes a served world. define adds its flags and gives what makes the request's body of them.
-type verb struct {
-	path   string
-	help   string
-	define func(*flag.FlagSet) func() any
-	print  func(w io.Writer, answer []byte) error
-}
-
-// verbs are the commands of two words.
-func verbs() map[string]verb {
-	return map[string]verb{
-		"fault add":   {"/faults", "put a fault in force", faultAdd, printFaults},
-		"fault list":  {"/faults", "print the faults and how often each hit", nil, printFaults},
-		"fault clear": {"/faults", "remove all faults, or those of --name", faultClear, printFaults},
-
-		"instance run":       {"/instances/run", "start an instance with a namespace", instanceRun, printOutcome},
-		"instance adopt":     {"/instances/adopt", "make an instance of a container, or of one that was restarted", instanceAdopt, printOutcome},
-		"instance terminate": {"/instances/terminate", "end an instance; what was adopted is given back", instanceTerminate, printOutcome},
-		"instance announce":  {"/instances/announce", "announce a spot interruption or rebalance in the metadata, or take it back", instanceAnnounce, printOutcome},
-		"instance metadata":  {"/instances/metadata", "change how the metadata of an instance answer", instanceMetadata, printOutcome},
-		"instance limit":     {"/metadata/limit", "limit the metadata requests of each instance; without flags, no longer", instanceLimit, func(io.Writer, []byte) error { return nil }},
-
-		"eni create":   {"/enis/create", "create an ENI", eniCreate, printOutcome},
-		"eni attach":   {"/enis/attach", "attach an ENI to an instance", eniAttach, printOutcome},
-		"eni detach":   {"/enis/detach", "detach an ENI", eniDetach, printOutcome},
-		"eni delete":   {"/enis/delete", "delete an ENI", eniDelete, printOutcome},
-		"eni assign":   {"/enis/assign", "give an ENI more addresses or prefixes", eniAssign, printOutcome},
-		"eni unassign": {"/enis/unassign", "take addresses or prefixes from an ENI", eniUnassign, printOutcome},
-		"eni modify":   {"/enis/modify", "replace an ENI's security groups, or turn its source/destination check off or on", eniModify, printOutcome},
+// groups are the first words of the verbs.
+func groups() []string {
+	var first []string
+	for name := range verbs() {
+		group, _, _ := strings.Cut(name, " ")
+		first = append(first, group)
 	}
+	slices.Sort(first)
+	return slices.Compact(first)
 }
 
 // control carries out a command of two words.
@@ -73,7 +52,7 @@ func control(ctx context.Context, group string, args []string, stdout io.Writer)
 	if v.define != nil {
 		body = v.define(flags)
 	}
-	if err := parseFlags(flags, args[1:], stdout); err != nil {
+	if err := parseFlags(flags, args[1:], v.usage(name), stdout); err != nil {
 		return err
 	}
 	if a.dir == "" {
@@ -102,20 +81,36 @@ func printVerbs(w io.Writer, group string) {
 
 func faultAdd(flags *flag.FlagSet) func() any {
 	var f scenario.Fault
-	var delay time.Duration
+	var delay, jitter, age time.Duration
 	flags.StringVar(&f.Name, "name", "", "name of the fault")
 	flags.StringVar(&f.Action, "action", "", "EC2 action that it hits; default all")
 	flags.StringVar(&f.Resource, "resource", "", "value of any parameter that it hits; default all")
-	flags.StringVar((*string)(&f.Kind), "kind", string(fault.Error), "what it does")
+	flags.StringVar((*string)(&f.Kind), "kind", string(fault.Error), "what it does: error, throttle, delay, lost, hang or stale")
 	flags.StringVar(&f.Code, "code", "", "EC2 error code of kind error")
 	flags.StringVar(&f.Message, "message", "", "message of kind error")
 	flags.IntVar(&f.Status, "status", 0, "HTTP status of kind error; default the code's")
 	flags.DurationVar(&delay, "delay", 0, "how long a delay takes")
+	flags.DurationVar(&jitter, "jitter", 0, "at most so much is added to the delay, drawn from the seed")
+	flags.DurationVar(&age, "age", 0, "of kind stale: reads are answered as of so long ago, at most 2m")
+	flags.BoolVar(&f.Off, "off", false, "not in force yet: see fault on")
 	flags.IntVar(&f.First, "first", 0, "the first matching request that it hits; default 1")
 	flags.IntVar(&f.Times, "times", 0, "how many requests it hits; 0 is all")
 	return func() any {
-		f.Delay = scenario.Duration(delay)
+		f.Delay, f.Jitter, f.Age = scenario.Duration(delay), scenario.Duration(jitter), scenario.Duration(age)
 		return faultChange{Add: []scenario.Fault{f}}
+	}
+}
+
+func faultSwitch(on bool) func(*flag.FlagSet) func() any {
+	return func(flags *flag.FlagSet) func() any {
+		var names []string
+		listVar(flags, &names, "name", "fault to switch; may be given more than once")
+		return func() any {
+			if on {
+				return faultChange{On: names}
+			}
+			return faultChange{Off: names}
+		}
 	}
 }
 
@@ -306,8 +301,12 @@ func printFaults(w io.Writer, answer []byte) error {
 		return err
 	}
 	for _, s := range states {
-		fmt.Fprintf(w, "fault\t%s\t%s\t%s\t%s\t%s\t%d of %d requests hit\n",
-			s.Name, s.Kind, cmp.Or(s.Action, "every action"), cmp.Or(s.Resource, "every resource"), s.Code, s.Hits, s.Matched)
+		off := ""
+		if s.Off {
+			off = "off"
+		}
+		fmt.Fprintf(w, "fault\t%s\t%s\t%s\t%s\t%s\t%d of %d requests hit\t%s\n",
+			s.Name, s.Kind, cmp.Or(s.Action, "every action"), cmp.Or(s.Resource, "every resource"), s.Code, s.Hits, s.Matched, off)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -174,6 +175,17 @@ func TestFaultCommands(t *testing.T) {
 	if out := s.cli("fault clear"); out != "" {
 		t.Errorf("fault clear printed %q", out)
 	}
+	s.cli("fault add --name old --kind stale --age 5s --action DescribeSubnets --off")
+	if out := s.cli("fault on --name old"); strings.Contains(out, "off") {
+		t.Errorf("fault on printed %q", out)
+	}
+	if out := s.cli("fault off --name old"); !strings.Contains(out, "stale") || !strings.Contains(out, "off") {
+		t.Errorf("fault off printed %q", out)
+	}
+	if out := s.refused("fault on --name nobody"); !strings.Contains(out, `switch fault "nobody": there is none`) {
+		t.Errorf("switching what is not there: %s", out)
+	}
+	s.cli("fault clear")
 	if out := s.refused("fault add --name x --kind throttle --action DescribeInstancez"); !strings.Contains(out, "DescribeInstances") {
 		t.Errorf("a misspelt action: %s", out)
 	}
@@ -185,14 +197,121 @@ func TestFaultCommands(t *testing.T) {
 	}
 }
 
-func TestHelpOfCommandsOfTwoWords(t *testing.T) {
-	for name := range verbs() {
-		var out, errOut bytes.Buffer
-		if code := command(t.Context(), append(strings.Fields(name), "-h"), &out, &errOut); code != 0 || !strings.Contains(out.String(), "flags of fakeec2 "+name) {
-			t.Errorf("fakeec2 %s -h: code %d, %q, %q", name, code, out.String(), errOut.String())
+func TestBucketCommands(t *testing.T) {
+	s := start(t, fmt.Sprintf(oneNode, 1))
+	node := client(s.open("node"))
+	describe := func() string {
+		t.Helper()
+		_, err := ask(node, "POST", s.ec2+"/", "Action=DescribeSubnets&Version=2016-11-15", "Content-Type", "application/x-www-form-urlencoded")
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	if out := s.cli("buckets list"); !strings.Contains(out, "off") || !regexp.MustCompile(`DescribeSubnets +100 tokens +20 a second`).MatchString(out) {
+		t.Errorf("buckets list printed %q", out)
+	}
+	if out := s.cli("buckets set --action DescribeSubnets --size 1"); !regexp.MustCompile(`DescribeSubnets +1 tokens +0 a second +in place of EC2's`).MatchString(out) {
+		t.Errorf("buckets set printed %q", out)
+	}
+	for range 2 {
+		if got := describe(); got != "" {
+			t.Errorf("with the buckets off: %s", got)
 		}
 	}
-	for args, want := range map[string]int{"eni": 2, "eni -h": 0, "eni bogus": 2, "fault add": 2, "instance --help": 0} {
+	s.cli("buckets on")
+	if got := describe(); got != "" {
+		t.Errorf("with a token in the bucket: %s", got)
+	}
+	if got := describe(); !strings.Contains(got, "503") || !strings.Contains(got, "RequestLimitExceeded") {
+		t.Errorf("with an empty bucket: %q", got)
+	}
+	s.cli("buckets reset --action DescribeSubnets")
+	if got := describe(); got != "" {
+		t.Errorf("with EC2's own bucket: %s", got)
+	}
+	s.cli("buckets set --action DescribeSubnets --size 0")
+	s.cli("buckets off")
+	if got := describe(); got != "" {
+		t.Errorf("with the buckets off again: %s", got)
+	}
+	if out := s.cli("buckets reset"); strings.Contains(out, "in place") {
+		t.Errorf("buckets reset printed %q", out)
+	}
+	for line, want := range map[string]string{
+		"buckets set --action DescribeSubnetz --size 1": "no such action is served",
+		"buckets set --size 1":                          "no such action is served",
+		"buckets set --action DescribeVpcs --size -1":   "want 0 or more",
+		"buckets reset --action DescribeVpcs":           "it has none of its own",
+	} {
+		if got := s.refused(line); !strings.Contains(got, want) {
+			t.Errorf("fakeec2 %s: %s, want %q", line, got, want)
+		}
+	}
+}
+
+func TestLagCommands(t *testing.T) {
+	s := start(t, "delays: {attach: 7s}\n"+fmt.Sprintf(oneNode, 1))
+	lag := func(out, name, want string) {
+		t.Helper()
+		if !regexp.MustCompile(`lag +` + name + ` +` + regexp.QuoteMeta(want) + `\n`).MatchString(out) {
+			t.Errorf("lag %s is not %s in %q", name, want, out)
+		}
+	}
+	out := s.cli("lag list")
+	lag(out, "attach", "7s")
+	lag(out, "link", "2s")
+	out = s.cli("lag set --lag attach=1s..5s --lag link=never --lag metadata-mac=0s")
+	lag(out, "attach", "1s..5s")
+	lag(out, "link", "never")
+	lag(out, "metadata-mac", "0s")
+	lag(out, "detach", "3s")
+	s.cli("lag set --lag attach=0s --lag launch=0s")
+	eni := eniID.FindString(s.cli("eni create --subnet 10.0.1.0/24"))
+	s.cli("eni attach --instance node --eni " + eni)
+	if out := s.cli("state"); !regexp.MustCompile(eni + ` .* device 1, attached, no link`).MatchString(out) {
+		t.Errorf("an ENI whose link never comes:\n%s", out)
+	}
+	lag(s.cli("lag reset"), "attach", "7s")
+	for line, want := range map[string]string{
+		"lag set --lag lunch=1s":       `set lag "lunch": want one of create, launch`,
+		"lag set --lag attach=5s..1s":  "does not lead upwards",
+		"lag set --lag attach":         "read duration",
+		"lag set --lag attach=quickly": "read duration",
+	} {
+		if got := s.refused(line); !strings.Contains(got, want) {
+			t.Errorf("fakeec2 %s: %s, want %q", line, got, want)
+		}
+	}
+}
+
+// Every command has a help of its own with an example, and the example's flags are the command's.
+func TestHelpOfEveryCommand(t *testing.T) {
+	examples := map[string]string{"serve": "--scenario world.yaml -v"}
+	for name, v := range verbs() {
+		examples[name] = v.example
+		if v.define == nil {
+			continue
+		}
+		flags := flag.NewFlagSet(name, flag.ContinueOnError)
+		v.define(flags)
+		if err := flags.Parse(strings.Fields(v.example)); err != nil || flags.NArg() > 0 {
+			t.Errorf("the example of %s: %v, left over: %q", name, err, flags.Args())
+		}
+	}
+	for name, v := range views() {
+		examples[name] = v.example
+	}
+	for name, example := range examples {
+		var out, errOut bytes.Buffer
+		code := command(t.Context(), append(strings.Fields(name), "--help"), &out, &errOut)
+		for _, want := range []string{"flags of fakeec2 " + name, strings.TrimSpace("fakeec2 " + name + " --dir /run/fakeec2 " + example)} {
+			if code != 0 || !strings.Contains(out.String(), want) {
+				t.Errorf("fakeec2 %s --help: code %d, %q, %q, want %q", name, code, out.String(), errOut.String(), want)
+			}
+		}
+	}
+	for args, want := range map[string]int{"eni": 2, "eni -h": 0, "eni bogus": 2, "fault add": 2, "instance --help": 0, "buckets --help": 0, "lag": 2, "nonsense": 2, "": 2} {
 		var out, errOut bytes.Buffer
 		if code := command(t.Context(), strings.Fields(args), &out, &errOut); code != want {
 			t.Errorf("fakeec2 %s: code %d, want %d: %s%s", args, code, want, out.String(), errOut.String())

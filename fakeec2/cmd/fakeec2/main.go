@@ -23,13 +23,15 @@ const usage = `usage: fakeec2 <command> --dir DIR [flags]
   state                                     print what a served world holds, and the packets dropped
   journal                                   print the EC2 requests so far
   drops                                     print the packets dropped so far, by reason
-  fault add|list|clear                      spoil EC2 requests
+  fault add|list|on|off|clear               spoil EC2 requests
+  buckets list|on|off|set|reset             throttle EC2 requests by token buckets, as EC2 does
+  lag list|set|reset                        change how far EC2's views are behind the truth
   instance run|adopt|terminate              start and end instances
   instance announce|metadata|limit          announce a spot interruption; change and limit instance metadata
   eni create|attach|detach|delete|assign|unassign|modify
   help                                      print this
 
-"fakeec2 <command> -h" lists a command's flags. Serving needs root, or a user namespace of one's own.
+"fakeec2 <command> -h" lists a command's flags, with an example. Serving needs root, or a user namespace of one's own.
 
 examples:
   fakeec2 serve --dir /run/fakeec2                          # the demo's world; prints one line of JSON when it stands
@@ -38,6 +40,9 @@ examples:
   fakeec2 journal --dir /run/fakeec2 --since 120 --json
   fakeec2 fault add --dir /run/fakeec2 --name busy --action AssignPrivateIpAddresses --kind throttle --times 3
   fakeec2 fault clear --dir /run/fakeec2 --name busy
+  fakeec2 buckets on --dir /run/fakeec2
+  fakeec2 buckets set --dir /run/fakeec2 --action AttachNetworkInterface --size 5 --refill 0.5
+  fakeec2 lag set --dir /run/fakeec2 --lag attach=1s..5s --lag link=never --lag metadata-assign=30s
   fakeec2 instance run --dir /run/fakeec2 --name node-c --subnet 10.0.1.0/24 --group nodes
   fakeec2 instance adopt --dir /run/fakeec2 --name kind-worker --namespace /proc/4711/ns/net
   fakeec2 instance announce --dir /run/fakeec2 --instance node-c --interrupt terminate --in 2m
@@ -84,7 +89,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		fmt.Fprint(stdout, usage)
 		return nil
 	}
-	if slices.Contains([]string{"fault", "instance", "eni"}, name) {
+	if slices.Contains(groups(), name) {
 		return control(ctx, name, args, stdout)
 	}
 	if _, known := views()[name]; known {
@@ -95,12 +100,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // parseFlags parses a command's arguments, all of which are flags. Where help is asked for it prints it and gives
 // flag.ErrHelp; every other error is a usageError.
-func parseFlags(flags *flag.FlagSet, args []string, stdout io.Writer) error {
+func parseFlags(flags *flag.FlagSet, args []string, help string, stdout io.Writer) error {
 	flags.SetOutput(io.Discard) // errors are told once, by command
 	flags.Usage = func() {}
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprintf(stdout, "%s\nflags of fakeec2 %s:\n", usage, flags.Name())
+		fmt.Fprintf(stdout, "%sflags of fakeec2 %s:\n", help, flags.Name())
 		flags.SetOutput(stdout)
 		flags.PrintDefaults()
 		return err

@@ -51,7 +51,7 @@ func parse(args []string, stdout io.Writer) (settings, error) {
 	flags.StringVar(&s.scenario, "scenario", "", "file that describes the world; default: the demo's")
 	flags.Uint64Var(&seed, "seed", 0, "seed of ids and addresses, in place of the scenario's")
 	flags.BoolVar(&s.verbose, "v", false, "log every request")
-	if err := parseFlags(flags, args, stdout); err != nil {
+	if err := parseFlags(flags, args, usageOf("serve", "build a world and serve it until SIGTERM or SIGINT; prints one line of JSON when it stands", "--scenario world.yaml -v"), stdout); err != nil {
 		return s, err
 	}
 	flags.Visit(func(f *flag.Flag) {
@@ -74,6 +74,7 @@ type server struct {
 	ec2   *ec2api.Handler
 
 	metadata *imds.Server
+	lags     vpc.Lags // as the scenario had them
 }
 
 // serve builds a world, serves it until ctx ends, and takes it down again.
@@ -96,7 +97,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer admin.Close()
-	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log})}
+	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log}), lags: world.Model.Lags()}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
 		Dir: s.dir,
 		Image: func(i vpc.Instance) dataplane.Image {

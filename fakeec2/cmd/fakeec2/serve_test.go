@@ -373,7 +373,7 @@ func TestUsage(t *testing.T) {
 		{"-h", 0, examples, ""},
 		{"help", 0, examples, ""},
 		{"serve -h", 0, "-scenario", ""},
-		{"serve --help", 0, examples, ""},
+		{"serve --help", 0, "example:\n  fakeec2 serve --dir", ""},
 		{"state -h", 0, "-dir", ""},
 		{"", 2, "", "no command given"},
 		{"bogus", 2, "", `unknown command "bogus"`},

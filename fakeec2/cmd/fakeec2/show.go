@@ -20,15 +20,17 @@ import (
 
 // view prints one answer of the admin socket as text.
 type view struct {
-	path  string
-	print func(w io.Writer, answer []byte) error
+	path    string
+	help    string
+	example string
+	print   func(w io.Writer, answer []byte) error
 }
 
 func views() map[string]view {
 	return map[string]view{
-		"state":   {"/state", printState},
-		"journal": {"/journal", printJournal},
-		"drops":   {"/drops", printDrops},
+		"state":   {"/state", "print instances, ENIs with their addresses, subnets, services, and the packets dropped by reason", "--json", printState},
+		"journal": {"/journal", "print the EC2 requests: number, time, caller, action, answer, parameters, and the fault that hit", "--since 120 --json", printJournal},
+		"drops":   {"/drops", "print the packets dropped so far, by reason", "", printDrops},
 	}
 }
 
@@ -40,7 +42,7 @@ func show(ctx context.Context, name string, args []string, stdout io.Writer) err
 	a.dirFlag(flags)
 	raw := flags.Bool("json", false, "print the answer as JSON")
 	since := flags.Uint64("since", 0, "of the journal: the requests after this number")
-	if err := parseFlags(flags, args, stdout); err != nil {
+	if err := parseFlags(flags, args, usageOf(name, v.help, v.example), stdout); err != nil {
 		return err
 	}
 	if a.dir == "" {
