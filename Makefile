@@ -62,8 +62,10 @@ docs: ## rewrite the generated tables of the README
 docs-check:
 	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs ./e2e/figures -run TestReadme
 
-conformance: ## the fake EC2 against the real SDK: every pair of action and error code
-	@$(STEP) --last "conformance" go test -count=1 ./fakeec2/conformance
+conformance: ## the fake EC2 against the real SDK: every pair of action and error code (part of `make test`); prints the table
+	@mkdir -p build && rm -f build/conformance.txt
+	@CONFORMANCE_TABLE="$(CURDIR)/build/conformance.txt" $(STEP) "conformance" go test -count=1 ./fakeec2/conformance; code=$$?; \
+	  [ ! -f build/conformance.txt ] || cat build/conformance.txt; exit $$code
 
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')

@@ -180,6 +180,11 @@ func addressLaws() []row {
 			w.t.Fatal(err)
 		}
 	}
+	// crowded attaches an ENI whose creation took more than the VPC may have.
+	crowded := func(w *world) error {
+		_, err := w.tryAttach(w.node, w.eni(ec2.CreateNetworkInterfaceInput{SecondaryPrivateIpAddressCount: aws.Int32(8)}), 2)
+		return err
+	}
 	small := func(w *world) []string {
 		return []string{"NetworkInterfaceId", w.eni(ec2.CreateNetworkInterfaceInput{SubnetId: &w.small}), count, "11"}
 	}
@@ -216,6 +221,11 @@ func addressLaws() []row {
 		{action: assign, code: "NetworkAddressUsagePeeredLimitExceeded", fakeOnly: true, with: peered, send: func(w *world) error {
 			peering(w)
 			return w.do(assign, set(count, "3"))
+		}},
+		{action: "AttachNetworkInterface", code: "NetworkAddressUsageLimitExceeded", fakeOnly: true, with: nau, send: crowded},
+		{action: "AttachNetworkInterface", code: "NetworkAddressUsagePeeredLimitExceeded", fakeOnly: true, with: peered, send: func(w *world) error {
+			peering(w)
+			return crowded(w)
 		}},
 		{action: "UnassignPrivateIpAddresses", code: "InvalidParameterValue", name: "not there", send: sending("UnassignPrivateIpAddresses", set("PrivateIpAddress.1", "10.0.1.239"))},
 		{action: "UnassignPrivateIpAddresses", code: "InvalidParameterValue", name: "the primary", send: within("UnassignPrivateIpAddresses", func(w *world) []string {

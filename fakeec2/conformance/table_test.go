@@ -104,20 +104,63 @@ func TestConformance(t *testing.T) {
 	if f := flag.Lookup("test.run"); strings.Contains(f.Value.String(), "/") || real() {
 		return // a part of the table does not make it whole
 	}
-	count := 0
+	table, untested := seen.table(handler)
+	t.Logf("\n%s", table)
+	if path := os.Getenv("CONFORMANCE_TABLE"); path != "" {
+		if err := os.WriteFile(path, []byte(table), 0o644); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, pair := range untested {
+		t.Errorf("no test for %s", pair)
+	}
 	for _, action := range handler.Actions() {
 		for _, code := range handler.Codes(action) {
-			count++
-			if !seen.seen[action+" "+code] {
-				t.Errorf("no test for %s refusing with %s", action, code)
-			}
 			delete(seen.seen, action+" "+code)
 		}
 	}
-	t.Logf("%d actions, %d pairs of action and error code", len(handler.Actions()), count)
 	for _, pair := range slices.Sorted(maps.Keys(seen.seen)) {
 		t.Errorf("%s is tested, but the action does not own up to it", pair)
 	}
+}
+
+// table is the table for people, a line for each code and a column for each action, and the pairs that no test has seen.
+func (p *pairs) table(h *ec2api.Handler) (text string, untested []string) {
+	actions, codes := h.Actions(), map[string]bool{}
+	var out strings.Builder
+	for n, action := range actions {
+		fmt.Fprintf(&out, "%2d %s\n", n+1, action)
+		for _, code := range h.Codes(action) {
+			codes[code] = true
+		}
+	}
+	const width = 46
+	fmt.Fprintf(&out, "\n%-*s", width, "x refused so in a test, ! no test")
+	for n := range actions {
+		fmt.Fprintf(&out, "%3d", n+1)
+	}
+	out.WriteString("\n")
+	count := 0
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		fmt.Fprintf(&out, "%-*s", width, code)
+		for _, action := range actions {
+			mark := "."
+			switch owns := slices.Contains(h.Codes(action), code); {
+			case owns && p.seen[action+" "+code]:
+				mark = "x"
+			case owns:
+				mark = "!"
+				untested = append(untested, action+" refusing with "+code)
+			}
+			if mark != "." {
+				count++
+			}
+			fmt.Fprintf(&out, "%3s", mark)
+		}
+		out.WriteString("\n")
+	}
+	fmt.Fprintf(&out, "%d actions, %d pairs of action and error code, %d without a test\n", len(actions), count, len(untested))
+	return out.String(), untested
 }
 
 // parallel is for fakes: EC2's quota of VPCs is small.

@@ -73,6 +73,9 @@ func (h *Handler) Codes(name string) []string {
 		return nil
 	}
 	codes := slices.Concat(act.codes, parameterCodes(act), wireCodes())
+	for n, code := range codes {
+		codes[n] = h.inferred.named(code)
+	}
 	slices.Sort(codes)
 	return slices.Compact(codes)
 }
@@ -123,7 +126,7 @@ func eniActions() map[string]action {
 			vpc.CodeParameterCombination),
 		"AttachNetworkInterface": on(attachNetworkInterface, "EnaQueueCount", "EnaSrdSpecification").may(
 			vpc.CodeInstanceMalformed, vpc.CodeInstanceNotFound, vpc.CodeENIMalformed, vpc.CodeENINotFound, vpc.CodeENIInUse, vpc.CodeIncorrectInstanceState,
-			vpc.CodeParameterCombination, vpc.CodeAttachmentLimit, vpc.CodePrivateIPLimit),
+			vpc.CodeParameterCombination, vpc.CodeAttachmentLimit, vpc.CodePrivateIPLimit, vpc.CodeNAU, vpc.CodeNAUPeered),
 		"DetachNetworkInterface": on(detachNetworkInterface).may(
 			vpc.CodeAttachmentMalformed, vpc.CodeAttachmentNotFound, vpc.CodeNotPermitted, vpc.CodeIncorrectState),
 		"DeleteNetworkInterface": on(deleteNetworkInterface).may(vpc.CodeENIMalformed, vpc.CodeENINotFound, vpc.CodeParameterValue),

@@ -1,9 +1,43 @@
 package ec2api
 
 import (
+	"cmp"
+	"errors"
 	"reflect"
 	"slices"
+
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
+
+// Codes of paging that EC2's lists have more than one name for: Inferred chooses.
+const (
+	codePageToken = "InvalidPaginationToken"
+	codePageSize  = "InvalidMaxResults"
+)
+
+// named gives the code that this endpoint has chosen for a code.
+func (i Inferred) named(code string) string {
+	switch code {
+	case codePageToken:
+		return cmp.Or(i.PageToken, code)
+	case codePageSize:
+		return cmp.Or(i.PageSize, "InvalidParameterValue")
+	case vpc.CodeGroupNotFound:
+		return cmp.Or(i.GroupNotFound, code)
+	}
+	return code
+}
+
+// renamed is a refusal under the code that this endpoint has chosen.
+func (i Inferred) renamed(err error) error {
+	refusal, ok := errors.AsType[*vpc.Error](err)
+	if !ok || i.named(refusal.Code) == refusal.Code {
+		return err
+	}
+	other := *refusal
+	other.Code = i.named(refusal.Code)
+	return &other
+}
 
 // parameterCodes are the codes that follow from what an action's parameters are.
 func parameterCodes(act action) []string {
@@ -25,7 +59,7 @@ func parameterCodes(act action) []string {
 	if !has("MaxResults") {
 		return codes
 	}
-	codes = append(codes, "InvalidPaginationToken")
+	codes = append(codes, codePageToken, codePageSize)
 	for i := range t.NumField() { // a list of ids, which excludes paging
 		if f := t.Field(i); f.Type == reflect.TypeFor[[]string]() {
 			codes = append(codes, "InvalidParameterCombination")

@@ -52,7 +52,10 @@ type Options struct {
 
 // Inferred has what no source tells of EC2's endpoint. The zero value is what is thought likely.
 type Inferred struct {
-	AuthFailureStatus int // HTTP status of AuthFailure; 0 is 401
+	AuthFailureStatus int    // HTTP status of AuthFailure; 0 is 401
+	GroupNotFound     string // code for an unknown security group; "" is InvalidGroup.NotFound
+	PageToken         string // code for a bad page token; "" is InvalidPaginationToken
+	PageSize          string // code for a page size out of range; "" is InvalidParameterValue
 }
 
 // Handler is the EC2 endpoint. It is safe for concurrent use.
@@ -178,7 +181,7 @@ func (h *Handler) carryOut(r request) (response, fault.Effect, error) {
 	}
 	h.vpc.Advance(h.now())
 	answer, err := act.run(&call{Handler: h, accessKey: r.accessKey, stale: effect.Stale}, name, r.values)
-	return answer, effect, err
+	return answer, effect, h.inferred.renamed(err)
 }
 
 // plain tells whether a request neither filters nor pages: some describes then cost from a smaller bucket.

@@ -32,7 +32,9 @@ func (p pageInput) check(ids []string, idsName string, limit int) error {
 		return combination(idsName, "maxResults")
 	}
 	if *p.MaxResults < minPage || *p.MaxResults > limit {
-		return invalid("maxResults", strconv.Itoa(*p.MaxResults), fmt.Sprintf("Expecting a value between %d and %d.", minPage, limit))
+		wrong := invalid("maxResults", strconv.Itoa(*p.MaxResults), fmt.Sprintf("Expecting a value between %d and %d.", minPage, limit))
+		wrong.Code = codePageSize
+		return wrong
 	}
 	return nil
 }
@@ -44,7 +46,7 @@ func (p pageInput) after(digest uint64) (string, error) {
 	}
 	last, ok := openToken(p.NextToken, digest)
 	if !ok {
-		return "", refuse("InvalidPaginationToken", "The specified pagination token is not valid or is expired.")
+		return "", refuse(codePageToken, "The specified pagination token is not valid or is expired.")
 	}
 	return last, nil
 }

@@ -75,7 +75,7 @@ func (s Scenario) options() vpc.Options {
 		lags.Set(name, vpc.Range(r))
 	}
 	options := vpc.Options{
-		Seed: s.Seed, Region: s.Region, Account: s.Account, Lags: &lags, Inferred: vpc.Inferred(s.Inferred),
+		Seed: s.Seed, Region: s.Region, Account: s.Account, Lags: &lags, Inferred: s.Inferred.laws(),
 		ENIQuota: s.Limits.ENIs, GroupsPerENI: s.Limits.GroupsPerENI, NAULimit: s.Limits.Usage, PeeredNAU: s.Limits.PeeredUsage,
 		TagSettle: time.Duration(s.Limits.TagSettle),
 	}
@@ -95,6 +95,14 @@ func (s Scenario) options() vpc.Options {
 		options.Types = append(options.Types, made)
 	}
 	return options
+}
+
+// laws are those that the model keeps; the others are the endpoint's.
+func (i Inferred) laws() vpc.Inferred {
+	return vpc.Inferred{
+		LateAddressLimit: i.LateAddressLimit, UnassignKnown: i.UnassignKnown, MixedLists: i.MixedLists, ShortIsBlocks: i.ShortIsBlocks,
+		AllMissing: i.AllMissing, PrefixOnXen: i.PrefixOnXen, UnfitType: i.UnfitType, BranchLimit: i.BranchLimit,
+	}
 }
 
 // places are ids by the names that the file uses. Parse has made sure that every name is there.

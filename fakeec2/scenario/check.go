@@ -43,6 +43,7 @@ func (s Scenario) check() error {
 		p.want("account", s.Account, "twelve digits")
 	}
 	s.checkRates(&p)
+	s.checkStatus(&p)
 	s.checkTypes(&p)
 	s.checkGuests(&p)
 	for i, n := range s.Nodes {
@@ -79,11 +80,18 @@ func (s Scenario) checkRates(p *problems) {
 		value, max int
 	}{
 		{"enis", s.Limits.ENIs, maxQuota}, {"groupsPerENI", s.Limits.GroupsPerENI, 16}, {"networkAddressUsage", s.Limits.Usage, maxQuota},
-		{"networkAddressUsagePeered", s.Limits.PeeredUsage, maxQuota},
+		{"networkAddressUsagePeered", s.Limits.PeeredUsage, maxQuota}, {"unpagedENIs", s.Limits.Unpaged, maxQuota},
 	} {
 		if limit.value < 0 || limit.value > limit.max {
 			p.want("limits."+limit.name, limit.value, fmt.Sprintf("0 to %d", limit.max))
 		}
+	}
+}
+
+// checkStatus: clients take only these for errors.
+func (s Scenario) checkStatus(p *problems) {
+	if status := s.Inferred.AuthFailureStatus; status != 0 && (status < 400 || status > 599) {
+		p.want("inferred.authFailureStatus", status, "400 to 599")
 	}
 }
 

@@ -95,6 +95,8 @@ func TestMistakesHaveLines(t *testing.T) {
 		{"[main, peer]", "[main, pear]", `peerings[0].between[1]: "pear": want the name of a VPC (line 22)`},
 		{"cards: [2, 1]", "enis: 5, cards: [2, 1]", "types[0].enis: 5: want what the cards take together, 3 (line 9)"},
 		{"size: 1,", "size: -1,", "buckets[0].size: -1: want a size and a refill of 0 or more (line 5)"},
+		{"mixedLists: true", "authFailureStatus: 200", "inferred.authFailureStatus: 200: want 400 to 599 (line 7)"},
+		{"enis: 100", "unpagedENIs: -1", "limits.unpagedENIs: -1: want 0 to "},
 		{"groupsPerENI: 6", "groupsPerENI: 17", "limits.groupsPerENI: 17: want 0 to 16 (line 6)"},
 		{"{name: ec2, subnet: one", "{name: other, subnet: one", `services: want one with the name "ec2", at which the EC2 API answers (line 23)`},
 		{`"off": true`, "off: true", `faults[1].false: unknown field: YAML takes a bare off, no or n for false: write "off": in quotes; want one of action, `},

@@ -75,6 +75,7 @@ type Limits struct {
 	Usage        int      `json:"networkAddressUsage"`       // of a VPC; default 64000
 	PeeredUsage  int      `json:"networkAddressUsagePeered"` // of a VPC with its peers; default 128000
 	TagSettle    Duration `json:"tagSettle"`                 // a resource's tags cannot change again for so long; default 0s
+	Unpaged      int      `json:"unpagedENIs"`               // more ENIs are not described without pages or filters; default: any number is
 }
 
 // Inferred has what no source tells of EC2; what is not given is thought likely.
@@ -87,6 +88,11 @@ type Inferred struct {
 	PrefixOnXen      string `json:"prefixOnXen"`      // code for prefixes on Xen; default InvalidParameterCombination
 	UnfitType        string `json:"unfitType"`        // code for a trunk or EFA on a type without; default InvalidParameterCombination
 	BranchLimit      string `json:"branchLimit"`      // code for one branch too many; default AttachmentLimitExceeded
+
+	AuthFailureStatus int    `json:"authFailureStatus"` // HTTP status of AuthFailure; default 401
+	GroupNotFound     string `json:"groupNotFound"`     // code for an unknown security group; default InvalidGroup.NotFound
+	PageToken         string `json:"pageToken"`         // code for a bad page token; default InvalidPaginationToken
+	PageSize          string `json:"pageSize"`          // code for a page size out of range; default InvalidParameterValue
 }
 
 // Type is an instance type of the scenario's own.

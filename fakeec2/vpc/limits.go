@@ -56,9 +56,11 @@ func (t InstanceType) clone() InstanceType {
 // against it.
 const MaxIPv4PerENI = 50
 
-// checkUsage refuses more addresses and prefixes (network address usage) than a VPC, and a VPC with its peers, may have.
+// checkUsage refuses more addresses and prefixes (network address usage) than a VPC, and a VPC with its peers, may have. What
+// CreateNetworkInterface takes counts and is not refused: Attach refuses it, as more of nothing. Source: VPC user guide, "Network
+// Address Usage", which names the actions.
 func (v *VPC) checkUsage(network string, more int) error {
-	if more > 0 && v.usage[network]+more > v.opts.NAULimit {
+	if v.usage[network]+more > v.opts.NAULimit {
 		return refuse(CodeNAU, "The network address usage of %s would exceed the limit of %d", network, v.opts.NAULimit)
 	}
 	total, peers := v.usage[network]+more, 0
@@ -68,7 +70,7 @@ func (v *VPC) checkUsage(network string, more int) error {
 			peers++
 		}
 	}
-	if more > 0 && peers > 0 && total > v.opts.PeeredNAU {
+	if peers > 0 && total > v.opts.PeeredNAU {
 		return refuse(CodeNAUPeered, "The network address usage of %s and its peers would exceed the limit of %d", network, v.opts.PeeredNAU)
 	}
 	return nil

@@ -137,7 +137,13 @@ func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error
 	if err != nil {
 		return fail(err)
 	}
-	ec2 := ec2api.New(ec2api.Options{VPC: world.Model, Faults: world.Faults, Buckets: world.Buckets, Log: log})
+	ec2 := ec2api.New(ec2api.Options{
+		VPC: world.Model, Faults: world.Faults, Buckets: world.Buckets, Log: log, MaxUnpaged: parsed.Limits.Unpaged,
+		Inferred: ec2api.Inferred{
+			AuthFailureStatus: parsed.Inferred.AuthFailureStatus, GroupNotFound: parsed.Inferred.GroupNotFound,
+			PageToken: parsed.Inferred.PageToken, PageSize: parsed.Inferred.PageSize,
+		},
+	})
 	if err := parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }); err != nil {
 		return fail(err)
 	}
