@@ -56,15 +56,15 @@ lint:
 law:
 	@$(STEP) "import law" go test -count=1 ./e2e/importlaw
 
-docs: ## rewrite the generated tables of the README
-	@go test -count=1 ./ipamd/docs -run TestReadme -update
+docs: ## rewrite the generated tables of the README and of fakeec2's
+	@go test -count=1 ./ipamd/docs ./fakeec2/cmd/fakeec2 -run TestReadme -update
 
 docs-check:
-	@$(STEP) "generated tables of the README" go test -count=1 ./ipamd/docs ./e2e/figures -run TestReadme
+	@$(STEP) "generated tables of the README and of fakeec2's" go test -count=1 ./ipamd/docs ./fakeec2/cmd/fakeec2 ./e2e/figures -run TestReadme
 
 conformance: ## the fake EC2 against the real SDK: every pair of action and error code (part of `make test`); prints the table
 	@mkdir -p build && rm -f build/conformance.txt
-	@CONFORMANCE_TABLE="$(CURDIR)/build/conformance.txt" $(STEP) "conformance" go test -count=1 ./fakeec2/conformance; code=$$?; \
+	@CONFORMANCE_TABLE="$(CURDIR)/build/conformance.txt" $(STEP) "conformance" go test -count=1 ./fakeec2/conformance ./fakeec2/ec2api; code=$$?; \
 	  [ ! -f build/conformance.txt ] || cat build/conformance.txt; exit $$code
 
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)

@@ -39,6 +39,7 @@ const (
 // settings are serve's flags.
 type settings struct {
 	dir, scenario string
+	listen        string  // "": EC2 answers inside the world only
 	seed          *uint64 // nil: the scenario's
 	verbose       bool
 }
@@ -49,6 +50,7 @@ func parse(args []string, stdout io.Writer) (settings, error) {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	flags.StringVar(&s.dir, "dir", "", "folder for namespaces and the admin socket (required)")
 	flags.StringVar(&s.scenario, "scenario", "", "file that describes the world; default: the demo's")
+	flags.StringVar(&s.listen, "listen", "", "answer EC2 requests also at this address of the caller's own network, such as 127.0.0.1:4566; nobody is asked who he is")
 	flags.Uint64Var(&seed, "seed", 0, "seed of ids and addresses, in place of the scenario's")
 	flags.BoolVar(&s.verbose, "v", false, "log every request")
 	if err := parseFlags(flags, args, usageOf("serve", "build a world and serve it until SIGTERM or SIGINT; prints one line of JSON when it stands", "--scenario world.yaml -v"), stdout); err != nil {
@@ -109,7 +111,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		Metadata: v.metadata,
 		Log:      log,
 	})
-	err = v.run(ctx, admin, stdout)
+	err = v.run(ctx, admin, s.listen, stdout)
 	return errors.Join(err, v.plane.Close())
 }
 
@@ -175,7 +177,7 @@ func takeFolder(ctx context.Context, dir string) (net.Listener, error) {
 	return listener, nil
 }
 
-func (v *server) run(ctx context.Context, admin net.Listener, stdout io.Writer) error {
+func (v *server) run(ctx context.Context, admin net.Listener, also string, stdout io.Writer) error {
 	if err := v.plane.Sync(); err != nil {
 		return fmt.Errorf("build the world: %w", err)
 	}
@@ -183,12 +185,23 @@ func (v *server) run(ctx context.Context, admin net.Listener, stdout io.Writer) 
 	if err != nil {
 		return err
 	}
+	ready := ready{Ready: true, Admin: filepath.Join(v.dir, socketName), EC2: address, Metadata: metadataURL, Namespaces: v.plane.Namespaces()}
 	group, ctx := errgroup.WithContext(ctx)
+	if also != "" {
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", also)
+		if err != nil {
+			return errors.Join(fmt.Errorf("listen for EC2 requests: %w", err), endpoint.Close())
+		}
+		ready.Listen = "http://" + listener.Addr().String()
+		group.Go(func() error { return serveHTTP(ctx, listener, v.afterPlane(v.ec2)) })
+	}
 	group.Go(func() error { return v.plane.Run(ctx) })
 	group.Go(func() error { return v.drive(ctx) })
 	group.Go(func() error { return serveHTTP(ctx, endpoint, v.afterPlane(v.ec2)) })
 	group.Go(func() error { return serveHTTP(ctx, admin, v.admin()) })
-	if err := v.announce(stdout, address); err != nil {
+	if err := json.NewEncoder(stdout).Encode(ready); err != nil {
+		err = fmt.Errorf("announce the world: %w", err)
 		group.Go(func() error { return err })
 	}
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -282,17 +295,12 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler)
 	return fmt.Errorf("serve on %s: %w", listener.Addr(), err)
 }
 
-// announce prints the line that says the world stands.
-func (v *server) announce(stdout io.Writer, ec2 string) error {
-	err := json.NewEncoder(stdout).Encode(struct {
-		Ready      bool              `json:"ready"`
-		Admin      string            `json:"admin"`
-		EC2        string            `json:"ec2"`
-		Metadata   string            `json:"metadata"`
-		Namespaces map[string]string `json:"namespaces"` // by name of node, service or outside host
-	}{true, filepath.Join(v.dir, socketName), ec2, metadataURL, v.plane.Namespaces()})
-	if err != nil {
-		return fmt.Errorf("announce the world: %w", err)
-	}
-	return nil
+// ready is the line that says the world stands.
+type ready struct {
+	Ready      bool              `json:"ready"`
+	Admin      string            `json:"admin"`
+	EC2        string            `json:"ec2"`              // inside the world
+	Listen     string            `json:"listen,omitempty"` // the same on the caller's own network
+	Metadata   string            `json:"metadata"`
+	Namespaces map[string]string `json:"namespaces"` // by name of node, service or outside host
 }

@@ -42,13 +42,15 @@ type served struct {
 	dir string
 	ec2 string
 	ns  map[string]string
+
+	listen string // EC2 on the test's own network
 }
 
 // start serves a scenario ("" is the demo's) until the test ends; then everything must be gone.
-func start(t *testing.T, text string) *served {
+func start(t *testing.T, text string, flags ...string) *served {
 	t.Helper()
 	dir := t.TempDir()
-	args := []string{"serve", "--dir", dir}
+	args := append([]string{"serve", "--dir", dir}, flags...)
 	if text != "" {
 		file := filepath.Join(t.TempDir(), "scenario.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -77,15 +79,11 @@ func start(t *testing.T, text string) *served {
 	if err != nil {
 		t.Fatalf("wait for the world: %v", err)
 	}
-	var ready struct {
-		Ready      bool
-		EC2        string
-		Namespaces map[string]string
-	}
+	var ready ready
 	if err := json.Unmarshal(line, &ready); err != nil || !ready.Ready {
 		t.Fatalf("ready line is %q, %v", line, err)
 	}
-	return &served{t: t, dir: dir, ec2: ready.EC2, ns: ready.Namespaces}
+	return &served{t: t, dir: dir, ec2: ready.EC2, ns: ready.Namespaces, listen: ready.Listen}
 }
 
 func (s *served) check(err error) {
