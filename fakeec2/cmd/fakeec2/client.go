@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // asker asks a served world by its admin socket.
@@ -25,14 +27,17 @@ func (a *asker) dirFlag(flags *flag.FlagSet) {
 
 // ask gives the body of an answer. A body that is not nil is posted as JSON.
 func (a *asker) ask(ctx context.Context, path string, body any) ([]byte, error) {
+	socket, err := socketOf(a.dir)
+	if err != nil {
+		return nil, err
+	}
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(a.dir, socketName))
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
 	defer client.CloseIdleConnections()
 	method, text := http.MethodGet, []byte(nil)
 	if body != nil {
 		method = http.MethodPost
-		var err error
 		if text, err = json.Marshal(body); err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
@@ -42,6 +47,9 @@ func (a *asker) ask(ctx context.Context, path string, body any) ([]byte, error) 
 		return nil, fmt.Errorf("ask the served world: %w", err)
 	}
 	response, err := client.Do(request)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, fmt.Errorf("ask the served world: no world is served in %s: start one with fakeec2 serve --dir %s: %w", a.dir, a.dir, errors.Unwrap(err))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the served world: %w", err)
 	}

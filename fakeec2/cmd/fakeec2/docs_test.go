@@ -108,7 +108,7 @@ func scenarioReference(t *testing.T) string {
 			t.Errorf("the scenario's type %s is not reached from Scenario: the decoder would not read it", name)
 			continue
 		}
-		fmt.Fprintf(&out, "**%s**: %s\n\n| Field | Form | Meaning |\n|---|---|---|\n", name, strings.TrimPrefix(docs[name], name+" "))
+		fmt.Fprintf(&out, "**%s** %s\n\n| Field | Form | Meaning |\n|---|---|---|\n", name, strings.TrimPrefix(docs[name], name+" "))
 		for _, field := range structs[name].Fields.List {
 			if field.Tag == nil {
 				continue // not of the file

@@ -29,7 +29,6 @@ import (
 var demo []byte
 
 const (
-	socketName  = "admin.sock" // in the folder given by --dir
 	metadataURL = "http://169.254.169.254"
 	ec2Port     = "80"
 	// headerTimeout ends connections on which nothing is asked; clients keep theirs open between requests.
@@ -64,6 +63,10 @@ func parse(args []string, stdout io.Writer) (settings, error) {
 	if s.dir == "" {
 		return s, usageError("serve: the flag --dir is required")
 	}
+	var err error
+	if s.dir, err = filepath.Abs(s.dir); err != nil { // the paths that are announced are for programs elsewhere
+		return s, fmt.Errorf("use folder %s: %w", s.dir, err)
+	}
 	return s, nil
 }
 
@@ -94,11 +97,11 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	admin, err := takeFolder(ctx, s.dir)
+	admin, give, err := takeFolder(ctx, s.dir)
 	if err != nil {
 		return err
 	}
-	defer admin.Close()
+	defer give()
 	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log}), lags: world.Model.Lags()}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
 		Dir: s.dir,
@@ -150,31 +153,6 @@ func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error
 		return fail(err)
 	}
 	return world, ec2, nil
-}
-
-// takeFolder makes the folder this program's own and listens on its admin socket. What a killed program left there, and in
-// namespaces of others, is removed; a folder whose socket still answers is another program's.
-func takeFolder(ctx context.Context, dir string) (net.Listener, error) {
-	socket := filepath.Join(dir, socketName)
-	if conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket); err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("serve in %s: another fakeec2 serves there", dir)
-	}
-	if err := dataplane.Sweep(dir); err != nil {
-		return nil, fmt.Errorf("clear %s of what a killed program left: %w", dir, err)
-	}
-	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("remove old admin socket: %w", err)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
-	}
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "unix", socket)
-	if err != nil {
-		return nil, fmt.Errorf("listen on admin socket: %w", err)
-	}
-	return listener, nil
 }
 
 func (v *server) run(ctx context.Context, admin net.Listener, also string, stdout io.Writer) error {

@@ -283,25 +283,6 @@ func TestAdminChangesFaultsAndDelays(t *testing.T) {
 	}
 }
 
-func TestFolderIsTakenOverOnlyFromTheDead(t *testing.T) {
-	s := start(t, "")
-	if err := run(t.Context(), []string{"serve", "--dir", s.dir}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "another fakeec2") {
-		t.Errorf("a second server in the same folder: %v", err)
-	}
-	// What a killed program leaves: a bound namespace and a socket that nobody answers.
-	dir := t.TempDir()
-	dead, err := netlab.New(filepath.Join(dir, "netns", "node-a"))
-	s.check(err)
-	t.Cleanup(func() { dead.Close() })
-	s.check(os.WriteFile(filepath.Join(dir, socketName), nil, 0o600))
-	listener, err := takeFolder(t.Context(), dir)
-	s.check(err)
-	listener.Close()
-	if _, err := os.Stat(filepath.Join(dir, "netns", "node-a")); err == nil {
-		t.Error("the dead program's namespace stands")
-	}
-}
-
 // A fault that can never hit is a test that passes for nothing.
 func TestFaultsThatCannotHitAreRefused(t *testing.T) {
 	s := start(t, fmt.Sprintf(oneNode, 1))
