@@ -71,7 +71,14 @@ func newEndpoint(t *testing.T) *endpoint {
 		ImageID: "ami-0123456789abcdef0", Role: "node", HopLimit: 2, TokensRequired: true, Tags: map[string]string{"Name": "node-1"},
 	}))
 	e.handler = ec2api.New(ec2api.Options{VPC: e.model, Faults: e.faults, Now: e.clock.Now})
-	server := httptest.NewServer(e.handler)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() { // also where the handler drops the connection
+			if err := e.model.Check(); err != nil {
+				t.Errorf("after a request: %v", err)
+			}
+		}()
+		e.handler.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	e.url = server.URL
 	e.sdk = e.client(func(o *ec2.Options) { o.Retryer = aws.NopRetryer{} })

@@ -41,6 +41,7 @@ type settings struct {
 	listen        string  // "": EC2 answers inside the world only
 	seed          *uint64 // nil: the scenario's
 	verbose       bool
+	check         bool // the model's books after every request
 }
 
 func parse(args []string, stdout io.Writer) (settings, error) {
@@ -51,6 +52,7 @@ func parse(args []string, stdout io.Writer) (settings, error) {
 	flags.StringVar(&s.scenario, "scenario", "", "file that describes the world; default: the demo's")
 	flags.StringVar(&s.listen, "listen", "", "answer EC2 requests also at this address of the caller's own network, such as 127.0.0.1:4566; nobody is asked who he is")
 	flags.Uint64Var(&seed, "seed", 0, "seed of ids and addresses, in place of the scenario's")
+	flags.BoolVar(&s.check, "check", false, "prove the model's books after each request: each address on one ENI, accounts equal to state, no type's limit exceeded; end where they are broken")
 	flags.BoolVar(&s.verbose, "v", false, "log every request")
 	if err := parseFlags(flags, args, usageOf("serve", "build a world and serve it until SIGTERM or SIGINT; prints one line of JSON when it stands", "--scenario world.yaml -v"), stdout); err != nil {
 		return s, err
@@ -79,7 +81,8 @@ type server struct {
 	ec2   *ec2api.Handler
 
 	metadata *imds.Server
-	lags     vpc.Lags // as the scenario had them
+	lags     vpc.Lags   // as the scenario had them
+	broken   chan error // takes what the books are broken by, once; nil: nobody looks
 }
 
 // serve builds a world, serves it until ctx ends, and takes it down again.
@@ -103,6 +106,9 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	defer give()
 	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log}), lags: world.Model.Lags()}
+	if s.check {
+		v.broken = make(chan error, 1)
+	}
 	v.plane = dataplane.New(world.Model, dataplane.Options{
 		Dir: s.dir,
 		Image: func(i vpc.Instance) dataplane.Image {
@@ -172,12 +178,13 @@ func (v *server) run(ctx context.Context, admin net.Listener, also string, stdou
 			return errors.Join(fmt.Errorf("listen for EC2 requests: %w", err), endpoint.Close())
 		}
 		ready.Listen = "http://" + listener.Addr().String()
-		group.Go(func() error { return serveHTTP(ctx, listener, v.afterPlane(v.ec2)) })
+		group.Go(func() error { return serveHTTP(ctx, listener, v.proven(v.afterPlane(v.ec2))) })
 	}
 	group.Go(func() error { return v.plane.Run(ctx) })
 	group.Go(func() error { return v.drive(ctx) })
-	group.Go(func() error { return serveHTTP(ctx, endpoint, v.afterPlane(v.ec2)) })
-	group.Go(func() error { return serveHTTP(ctx, admin, v.admin()) })
+	group.Go(func() error { return v.endAtBreak(ctx) })
+	group.Go(func() error { return serveHTTP(ctx, endpoint, v.proven(v.afterPlane(v.ec2))) })
+	group.Go(func() error { return serveHTTP(ctx, admin, v.proven(v.admin())) })
 	if err := json.NewEncoder(stdout).Encode(ready); err != nil {
 		err = fmt.Errorf("announce the world: %w", err)
 		group.Go(func() error { return err })
@@ -233,6 +240,32 @@ func (v *server) afterPlane(next http.Handler) http.Handler {
 			}
 		}}, r)
 	})
+}
+
+// proven looks at the model's books after each request, where --check says so.
+func (v *server) proven(next http.Handler) http.Handler {
+	if v.broken == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r)
+		if err := v.Model.Check(); err != nil {
+			select {
+			case v.broken <- fmt.Errorf("the model's books are broken after %s %s: %w", r.Method, r.URL.Path, err):
+			default: // the first break is the one to look at
+			}
+		}
+	})
+}
+
+// endAtBreak waits for the books to be broken.
+func (v *server) endAtBreak(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-v.broken:
+		return err
+	}
 }
 
 // heldWriter does something before the first byte of an answer.

@@ -50,7 +50,7 @@ type served struct {
 func start(t *testing.T, text string, flags ...string) *served {
 	t.Helper()
 	dir := t.TempDir()
-	args := append([]string{"serve", "--dir", dir}, flags...)
+	args := append([]string{"serve", "--dir", dir, "--check"}, flags...)
 	if text != "" {
 		file := filepath.Join(t.TempDir(), "scenario.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
