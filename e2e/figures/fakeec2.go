@@ -7,6 +7,7 @@ const (
 	PageSize = 1000
 )
 
+// What one request, the store and an hour cost.
 var (
 	DescribeByID = Series{"server CPU, describe by id", "ms"}
 	DescribePage = Series{"server CPU, filtered page", "ms"}
@@ -44,7 +45,7 @@ func fakeec2Rows() []Row {
 	}
 	return append(rows,
 		Row{group, "fakeec2: anonymous memory with 10,000 ENIs and 100,000 addresses", StoreMemory, nothing, Goal{}},
-		Row{group, "fakeec2: the same after the requests of this group", ServedMemory, nothing, Goal{}},
+		Row{group, "fakeec2: the same after the requests of this group, its journal included", ServedMemory, nothing, Goal{}},
 		Row{group, "fakeec2: a virtual hour of 100 nodes with churn", VirtualHour, nothing, atMost(10)},
 		Row{group, "fakeec2: requests in that hour", HourRequests, nothing, Goal{}},
 	)
