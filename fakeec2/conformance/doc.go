@@ -6,5 +6,6 @@
 // costs a few cents and about an hour), and what answers otherwise than the fake is written to the file that CONFORMANCE_REPORT
 // names instead of failing. Cases that only a fake can bring about (an empty token bucket, a denied caller) are left out there.
 //
-// Start with world_test.go, then requests_test.go for one good request of each action.
+// Start with world_test.go, then requests_test.go for one good request of each action; questions_test.go has what no source tells of
+// EC2, with its messages and statuses.
 package conformance

@@ -101,8 +101,10 @@ func (v *VPC) checkGrow(e *ENI, sub *subnet, w want, moved int) error {
 	if err := v.checkSlots(e, w, moved); err != nil {
 		return err
 	}
-	if err := v.checkUsage(e.VPCID, w.slots4()+w.slots6()); err != nil {
-		return err
+	if more := w.slots4() + w.slots6(); more > 0 { // what moves is counted already
+		if err := v.checkUsage(e.VPCID, more); err != nil {
+			return err
+		}
 	}
 	if err := w.checkLists(sub); err != nil {
 		return err
