@@ -18,6 +18,7 @@ import (
 
 	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
+	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
 // wire sends an action's good request, and then everything that is refused for reasons that its parameters or the wire have.
@@ -85,11 +86,12 @@ func badValue(action string) func(*ec2.Options) {
 }
 
 func (w *world) checkParameters(action string, check func(code, name string, err error)) {
-	codes := []string{"DryRunOperation"}
-	has := func(string) bool { return true }
+	owner := w.handler
+	if owner == nil { // the account's codes are not known: those of the fake are what is asked for
+		owner = ec2api.New(ec2api.Options{VPC: vpc.New(vpc.Options{})})
+	}
+	has := func(code string) bool { return slices.Contains(owner.Codes(action), code) }
 	if w.handler != nil {
-		codes = w.handler.Codes(action)
-		has = func(code string) bool { return slices.Contains(codes, code) }
 		for _, name := range w.handler.Unserved(action) {
 			check("UnsupportedOperation", name, w.do(action, set(strings.ReplaceAll(name, "*", "1"), "x")))
 		}
