@@ -160,6 +160,9 @@ func (p *Plane) extendPort(f *fabricNet, g *guestNS, next port) error {
 			return err
 		}
 	}
+	if err := p.rename(g, have, next); err != nil {
+		return err
+	}
 	if next.hasIPv6() {
 		if err := f.enableIPv6(g, have, next); err != nil {
 			return err

@@ -7,6 +7,9 @@ import (
 	"os"
 	"strconv"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
 
@@ -86,6 +89,33 @@ func (g *guestNS) configure(want port) error {
 		return nil // knows public addresses only: see routePublics
 	}
 	return netlab.AddRoute(g.ns, netlab.Route{Via: want.Gateway, Link: want.Link, Onlink: true})
+}
+
+// rename gives a link the name that its image has for it. A guest that was quicker has its own way: a link that it took elsewhere
+// or renamed stays as it is, and so does one that is up where the kernel renames only links that are down.
+func (p *Plane) rename(g *guestNS, have *standingPort, next port) error {
+	if next.Renamed == have.Renamed || next.Renamed == "" {
+		return nil
+	}
+	h, err := g.ns.Netlink()
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	link, err := h.LinkByName(have.Link)
+	if err == nil {
+		err = h.LinkSetName(link, next.Renamed)
+	}
+	var missing netlink.LinkNotFoundError
+	if errors.As(err, &missing) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EEXIST) {
+		p.options.Log.Info("the guest's link keeps the name that it has", "link", have.Link, "name", next.Renamed, "err", err)
+		err = nil
+	}
+	if err != nil {
+		return fmt.Errorf("rename %s to %s: %w", have.Link, next.Renamed, err)
+	}
+	have.Renamed = next.Renamed
+	return nil
 }
 
 // routePublics brings an outside host's routes from one set of public addresses to another.

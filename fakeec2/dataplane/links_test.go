@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,49 @@ func TestLinkComesAfterItsDelayAndGoesAtDetach(t *testing.T) {
 		t.Errorf("links after detach (-want +got):\n%s", diff)
 	}
 	l.dropped(echo{from: a, dst: e.Primary}, dataplane.DropNoAddress)
+}
+
+func TestImageRenamesItsLinks(t *testing.T) {
+	l := newLab(t, dataplane.Options{})
+	c := must(l.model.Launch(l.now, vpc.LaunchInput{Name: "node-c", Type: "m5.xlarge", SubnetID: l.a.SubnetID, PredictableNames: true}))(t)
+	l.sync()
+	n := l.ns("node-c")
+	names := func() (out []string) {
+		for _, text := range l.links(n) {
+			name, _, _ := strings.Cut(text, " ")
+			out = append(out, name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := func(when string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, names()); diff != "" {
+			t.Errorf("links %s (-want +got):\n%s", when, diff)
+		}
+	}
+	want("of a node that has booted", "ens5")
+	attach := func(device int) vpc.ENI {
+		e := must(l.model.CreateNetworkInterface(l.now, vpc.CreateNetworkInterfaceInput{SubnetID: c.SubnetID}))(t)
+		must(l.model.AttachNetworkInterface(l.now, vpc.AttachNetworkInterfaceInput{InstanceID: c.ID, NetworkInterfaceID: e.ID, Device: device}))(t)
+		return e
+	}
+	first, second := attach(1), attach(2)
+	l.advance(2050 * time.Millisecond)
+	want("that have just come", "ens5", "eth1", "eth2")
+	// A guest that is quicker than its image keeps what it has made of a link.
+	h := must(n.Netlink())(t)
+	defer h.Close()
+	l.check(h.LinkSetName(must(h.LinkByName("eth2"))(t), "mine"))
+	l.advance(100 * time.Millisecond)
+	want("after the image has renamed them", "ens5", "ens6", "mine")
+	l.answers(echo{from: l.ns("node-a"), dst: c.PrivateIP})
+	for _, e := range []vpc.ENI{first, second} {
+		now, _ := l.model.ENI(e.ID)
+		l.check(l.model.DetachNetworkInterface(l.now, vpc.DetachNetworkInterfaceInput{AttachmentID: now.Attachment.ID}))
+	}
+	l.advance(5 * time.Second)
+	want("after the detach", "ens5")
 }
 
 func TestGuestIsConfiguredAsItsImageDoes(t *testing.T) {

@@ -84,11 +84,17 @@ func (p *Plane) wantENIs(w world, r reading) error {
 
 func (p *Plane) eniPort(e vpc.ENI, instance vpc.Instance, subnet vpc.Subnet) port {
 	first := e.Attachment.Device == 0 && e.Attachment.Card == 0
-	link, adopted := guestLink(e.Attachment.Card, e.Attachment.Device), false
+	link, renamed, adopted := guestLink(e.Attachment.Card, e.Attachment.Device), "", false
+	if named := predictableName(e.Attachment.Card, e.Attachment.Device); instance.PredictableNames && first {
+		link = named
+	} else if instance.PredictableNames && e.Attachment.Named {
+		renamed = named
+	}
 	if first && instance.Guest.Link != "" {
 		link, adopted = instance.Guest.Link, true
 	}
 	return port{
+		Renamed:   renamed,
 		Metadata6: instance.MetadataIPv6 && len(e.IPv6)+len(e.IPv6Prefixes) > 0,
 		portIdentity: portIdentity{
 			Name:     portName(e.ID),
@@ -129,10 +135,14 @@ func branchPort(e vpc.ENI, trunk port, subnet vpc.Subnet) port {
 func portName(eni string) string { return eniPort + tail(eni, nameLength-len(eniPort)-1) }
 
 // guestLink names an ENI's link in the guest. It must never begin with "eni", which is the prefix of pod links.
-func guestLink(card, device int) string {
-	const perCard = 100 // more than any card's ENI limit, so that names of different cards stay apart
-	return fmt.Sprintf("eth%d", card*perCard+device)
-}
+func guestLink(card, device int) string { return fmt.Sprintf("eth%d", card*perCard+device) }
+
+// predictableName is what an image's udev makes of it: the number is that of the PCI slot, and device 0 is in slot 5. Source:
+// names in reports from Nitro instances.
+func predictableName(card, device int) string { return fmt.Sprintf("ens%d", 5+card*perCard+device) }
+
+// perCard is more than any card's ENI limit, so that names of different cards stay apart.
+const perCard = 100
 
 func (p *Plane) wantServices(w world, r reading) error {
 	for _, s := range r.Services {

@@ -67,6 +67,7 @@ type fabric struct {
 type port struct {
 	portIdentity
 	Secondary []netip.Prefix // beside Primary, ascending: single addresses and prefixes, IPv4 and IPv6
+	Renamed   string         // the guest's end, once its image has renamed it; "" while its name is Link
 	Metadata6 bool           // metadata answer at the IPv6 endpoint, too
 	Public    netip.Addr     // associated with Primary at the internet gateway; zero if none
 	Unchecked bool           // the source/destination check is off

@@ -238,7 +238,7 @@ func (s Scenario) buildAddresses(model *vpc.VPC, where places, p *problems) {
 func (n Node) launch(where places) vpc.LaunchInput {
 	in := vpc.LaunchInput{
 		ID: n.ID, Name: n.Name, Type: cmp.Or(n.Type, defaultType), ImageID: n.Image, Role: n.Role, Namespace: n.Namespace, Public: n.Public,
-		TokensRequired: n.TokensRequired, MetadataOff: n.MetadataOff, MetadataIPv6: n.MetadataIPv6, MetadataTags: n.MetadataTags, Tags: n.Tags,
+		TokensRequired: n.TokensRequired, MetadataOff: n.MetadataOff, MetadataIPv6: n.MetadataIPv6, MetadataTags: n.MetadataTags, PredictableNames: n.Names, Tags: n.Tags,
 	}
 	if n.HopLimit != nil {
 		in.HopLimit = *n.HopLimit

@@ -34,7 +34,7 @@ vpcs:
 peerings: [{between: [main, peer], crossRegion: true}]
 services: [{name: ec2, subnet: one, address: 10.0.1.200}]
 nodes:
-- {name: a, type: cards, subnet: one, ipv6: 1, securityGroups: [web], metadataTags: true, enis: [{device: 1, secondary: 2}, {device: 1, card: 1, prefixes: 2, keep: true}]}
+- {name: a, type: cards, subnet: one, ipv6: 1, securityGroups: [web], metadataTags: true, predictableNames: true, enis: [{device: 1, secondary: 2}, {device: 1, card: 1, prefixes: 2, keep: true}]}
 - {name: b, type: old, subnet: six, metadataOff: true}
 - {name: c, subnet: far}
 faults: [{name: old, kind: stale, age: 5s}, {name: stuck, kind: hang, "off": true}, {name: slow, kind: delay, jitter: 1s}]
@@ -69,6 +69,9 @@ func TestBuildMakesARichModel(t *testing.T) {
 	}
 	if b := w.Model.InstanceENIs(nodes["b"].ID)[0]; b.Primary.IsValid() || len(b.IPv6) != 1 || !nodes["b"].MetadataOff {
 		t.Errorf("%+v", b)
+	}
+	if !nodes["a"].PredictableNames || nodes["b"].PredictableNames {
+		t.Error("predictable names are not those of node a alone")
 	}
 	if p := w.Model.Peerings(); len(p) != 1 || !p[0].CrossRegion || nodes["c"].VPCID != p[0].B {
 		t.Errorf("%+v", p)

@@ -56,7 +56,7 @@ type Delays struct {
 	Reuse  *Duration `json:"reuse"`  // a released address is drawn again
 }
 
-// LagNames are the keys of Scenario.Lags: create, launch, attach, link, detach (transitions), describe, count (what the EC2 API
+// LagNames are the keys of Scenario.Lags: create, launch, attach, link, rename, detach (transitions), describe, count (what the EC2 API
 // shows), and metadata-mac, metadata-leaves, metadata-device, metadata-assign, metadata-unassign, metadata-groups, metadata-gone,
 // metadata-bare (what the instance metadata show). vpc.Lags says what each is, and its default.
 func LagNames() []string { return vpc.LagNames() }
@@ -182,20 +182,21 @@ type Node struct {
 	ID             string            `json:"id"`
 	Type           string            `json:"type"` // default m5.xlarge
 	Subnet         string            `json:"subnet"`
-	Address        netip.Addr        `json:"address"`        // primary; drawn where it is not given
-	Public         netip.Addr        `json:"public"`         // associated with the primary address; none where it is not given
-	Groups         []string          `json:"securityGroups"` // names; default "default"
-	IPv6           int               `json:"ipv6"`           // IPv6 addresses of the primary ENI, drawn
-	ENIs           []ENI             `json:"enis"`           // beside the primary one, attached from the start
-	Image          string            `json:"image"`          // AMI id, for metadata only
-	RPFilter       *int              `json:"rpFilter"`       // 0, 1 or 2, of the image; default 1, which shows most bugs
-	HopLimit       *int              `json:"hopLimit"`       // 1 to 64, of instance metadata; default 1: a routed pod gets no token
-	TokensRequired bool              `json:"tokensRequired"` // of instance metadata: version 2 only
-	MetadataOff    bool              `json:"metadataOff"`    // of instance metadata: it refuses everything
-	MetadataIPv6   bool              `json:"metadataIPv6"`   // of instance metadata: it answers at fd00:ec2::254, too
-	MetadataTags   bool              `json:"metadataTags"`   // of instance metadata: it shows the instance's tags
-	Role           string            `json:"role"`           // IAM role whose credentials the metadata serve
-	Namespace      string            `json:"namespace"`      // absolute path; default <dir>/netns/<name>
+	Address        netip.Addr        `json:"address"`          // primary; drawn where it is not given
+	Public         netip.Addr        `json:"public"`           // associated with the primary address; none where it is not given
+	Groups         []string          `json:"securityGroups"`   // names; default "default"
+	IPv6           int               `json:"ipv6"`             // IPv6 addresses of the primary ENI, drawn
+	ENIs           []ENI             `json:"enis"`             // beside the primary one, attached from the start
+	Image          string            `json:"image"`            // AMI id, for metadata only
+	RPFilter       *int              `json:"rpFilter"`         // 0, 1 or 2, of the image; default 1, which shows most bugs
+	HopLimit       *int              `json:"hopLimit"`         // 1 to 64, of instance metadata; default 1: a routed pod gets no token
+	TokensRequired bool              `json:"tokensRequired"`   // of instance metadata: version 2 only
+	MetadataOff    bool              `json:"metadataOff"`      // of instance metadata: it refuses everything
+	MetadataIPv6   bool              `json:"metadataIPv6"`     // of instance metadata: it answers at fd00:ec2::254, too
+	MetadataTags   bool              `json:"metadataTags"`     // of instance metadata: it shows the instance's tags
+	Names          bool              `json:"predictableNames"` // of the image: ens5 for device 0; what is attached later is ethN, then ens(5+N)
+	Role           string            `json:"role"`             // IAM role whose credentials the metadata serve
+	Namespace      string            `json:"namespace"`        // absolute path; default <dir>/netns/<name>
 	Tags           map[string]string `json:"tags"`
 }
 

@@ -178,11 +178,25 @@ func (v *VPC) becomeAttached(attachment string) {
 	v.emit(Event{Kind: ENIAttached, Instance: e.Attachment.InstanceID, ENI: e.ID})
 }
 
-func (v *VPC) showLink(attachment string) { v.setLink(v.enis[v.attachments[attachment]], true) }
+func (v *VPC) showLink(attachment string) {
+	e := v.enis[v.attachments[attachment]]
+	v.setLink(e, true, false)
+	if v.instances[e.Attachment.InstanceID].PredictableNames {
+		v.schedule(v.lag(LagRename, e.ID), stepRenamed, attachment)
+	}
+}
 
-func (v *VPC) setLink(old *ENI, there bool) {
+func (v *VPC) renameLink(attachment string) {
+	e := edit(v.enis[v.attachments[attachment]])
+	e.Attachment.Named = true
+	v.put(e)
+	v.emit(Event{Kind: LinkRenamed, Instance: e.Attachment.InstanceID, ENI: e.ID})
+}
+
+// setLink shows or removes a link. One that is there when the guest boots has its name from the start.
+func (v *VPC) setLink(old *ENI, there, named bool) {
 	e := edit(old)
-	e.Attachment.Link = there
+	e.Attachment.Link, e.Attachment.Named = there, named
 	v.put(e)
 	kind := LinkRemoved
 	if there {

@@ -15,6 +15,7 @@ const (
 	stepTerminated             // shutting-down -> terminated
 	stepForgotten              // terminated -> no longer described
 	stepRunning                // pending -> running
+	stepRenamed                // the guest's link has the image's name
 )
 
 // timer is a step that is due. It names what it was made for and does nothing once that is gone or has moved on.
@@ -112,6 +113,8 @@ func (v *VPC) pending(t timer) bool {
 		return e.Attachment.Status == Attaching
 	case stepLink:
 		return !e.Attachment.Link && e.Attachment.Status != Detaching && v.instances[e.Attachment.InstanceID].State == Running
+	case stepRenamed:
+		return e.Attachment.Link && !e.Attachment.Named && e.Attachment.Status != Detaching
 	default:
 		return e.Attachment.Status == Detaching
 	}
@@ -123,6 +126,8 @@ func (v *VPC) fire(t timer) {
 		v.becomeAttached(t.id)
 	case stepLink:
 		v.showLink(t.id)
+	case stepRenamed:
+		v.renameLink(t.id)
 	case stepDetached:
 		v.becomeDetached(t.id)
 	case stepTerminated:

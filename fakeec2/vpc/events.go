@@ -30,6 +30,7 @@ const (
 	ENIAttaching        = "eni-attaching"
 	ENIAttached         = "eni-attached"
 	LinkAdded           = "link-added"   // the guest has the ENI's link
+	LinkRenamed         = "link-renamed" // the guest's image has given it its name
 	LinkRemoved         = "link-removed" // the guest has it no more
 	ENIDetaching        = "eni-detaching"
 	ENIDetached         = "eni-detached"

@@ -18,6 +18,7 @@ type Lags struct {
 	Launch Range // RunInstances: pending -> running; default 2 s
 	Attach Range // attaching -> attached in the API; default 1 s (seen: up to 60 s)
 	Link   Range // attach -> the guest has the link; default 2 s (seen: up to 180 s, or never)
+	Rename Range // the link is there -> an image with predictable names has renamed it; default 100 ms (seen: 16 ms to 1 s)
 	Detach Range // detaching -> gone from the API, and the link with it; default 3 s (seen: up to 240 s)
 
 	Describe Range // a change of an ENI -> DescribeNetworkInterfaces and DescribeInstances; default 0 (seen: up to 10 s)
@@ -39,6 +40,7 @@ const (
 	LagLaunch           = "launch"
 	LagAttach           = "attach"
 	LagLink             = "link"
+	LagRename           = "rename"
 	LagDetach           = "detach"
 	LagDescribe         = "describe"
 	LagCount            = "count"
@@ -55,7 +57,7 @@ const (
 // LagNames are the names of all lags, in the order of Lags.
 func LagNames() []string {
 	return []string{
-		LagCreate, LagLaunch, LagAttach, LagLink, LagDetach, LagDescribe, LagCount, LagMetadataMAC, LagMetadataLeaves, LagMetadataDevice,
+		LagCreate, LagLaunch, LagAttach, LagLink, LagRename, LagDetach, LagDescribe, LagCount, LagMetadataMAC, LagMetadataLeaves, LagMetadataDevice,
 		LagMetadataAssign, LagMetadataUnassign, LagMetadataGroups, LagMetadataGone, LagMetadataBare,
 	}
 }
@@ -67,7 +69,8 @@ type Script func(lag, resource string) (time.Duration, bool)
 // DefaultLags are the lags of a model that is told nothing else.
 func DefaultLags() Lags {
 	return Lags{
-		Launch: Exactly(2 * time.Second), Attach: Exactly(defaultAttachDelay), Link: Exactly(defaultLinkDelay), Detach: Exactly(defaultDetachDelay),
+		Launch: Exactly(2 * time.Second), Attach: Exactly(defaultAttachDelay), Link: Exactly(defaultLinkDelay), Rename: Exactly(100 * time.Millisecond),
+		Detach:      Exactly(defaultDetachDelay),
 		MetadataMAC: Exactly(time.Second), MetadataAssign: Exactly(time.Second), MetadataUnassign: Exactly(2 * time.Second),
 		MetadataGroups: Exactly(time.Second), MetadataGone: Exactly(3 * time.Second),
 	}
@@ -84,6 +87,8 @@ func (l *Lags) byName(name string) *Range {
 		return &l.Attach
 	case LagLink:
 		return &l.Link
+	case LagRename:
+		return &l.Rename
 	case LagDetach:
 		return &l.Detach
 	case LagDescribe:

@@ -31,6 +31,7 @@ type LaunchInput struct {
 	MetadataOff              bool
 	MetadataIPv6             bool
 	MetadataTags             bool
+	PredictableNames         bool
 	IPv6                     []netip.Addr
 	IPv6Count                int
 	Interfaces               []LaunchInterface // in place of SubnetID, PrivateIP, Groups and IPv6; one has device 0 and card 0
@@ -145,7 +146,7 @@ func (v *VPC) launch(in LaunchInput, reservation, state string) (*instance, erro
 	i := &instance{Instance: Instance{
 		ID: id, Type: in.Type, ImageID: in.ImageID, State: state, Role: in.Role, Namespace: in.Namespace, Name: in.Name,
 		ReservationID: reservation, LaunchTime: v.now, HopLimit: max(1, in.HopLimit), TokensRequired: in.TokensRequired, MetadataOff: in.MetadataOff,
-		MetadataIPv6: in.MetadataIPv6, MetadataTags: in.MetadataTags, Limits: t.clone(), Tags: maps.Clone(in.Tags),
+		MetadataIPv6: in.MetadataIPv6, MetadataTags: in.MetadataTags, PredictableNames: in.PredictableNames, Limits: t.clone(), Tags: maps.Clone(in.Tags),
 	}}
 	if reservation == "" {
 		i.ReservationID = "r-" + id[len(kindInstance().prefix):]
@@ -249,7 +250,7 @@ func (v *VPC) launchENI(l LaunchInterface, mac string) (*ENI, error) {
 func (v *VPC) plug(i *instance, e *ENI, l LaunchInterface) {
 	running := i.State == Running
 	e.Attachment = &Attachment{
-		ID: v.newID(kindAttachment()), InstanceID: i.ID, Device: l.Device, Card: l.Card, Status: Attached, AttachTime: v.now, Link: running,
+		ID: v.newID(kindAttachment()), InstanceID: i.ID, Device: l.Device, Card: l.Card, Status: Attached, AttachTime: v.now, Link: running, Named: running,
 		DeleteOnTermination: !l.KeepOnTermination && l.NetworkInterfaceID == "",
 	}
 	e.Status = InUse
@@ -267,7 +268,7 @@ func (v *VPC) becomeRunning(id string) {
 	i.State = Running
 	v.emit(Event{Kind: InstanceLaunched, Instance: id, ENI: i.enis[0], Addr: i.PrivateIP})
 	for _, eni := range i.enis {
-		v.setLink(v.enis[eni], true)
+		v.setLink(v.enis[eni], true, true)
 	}
 }
 

@@ -56,7 +56,7 @@ func (v *VPC) StopInstance(now time.Time, id string) error {
 	v.emit(Event{Kind: InstanceStopped, Instance: id})
 	for _, eni := range i.enis {
 		if v.enis[eni].Attachment.Link {
-			v.setLink(v.enis[eni], false)
+			v.setLink(v.enis[eni], false, false)
 		}
 	}
 	return nil

@@ -34,7 +34,7 @@ func walk(t *testing.T, seed uint64, steps int) string {
 		what, err := w.draw(r, nodes[node])
 		fmt.Fprintf(&log, "%s %s %s\n", w.now.Sub(start), what, code(err))
 		if i, there := w.Instance(nodes[node].ID); !there || i.State == vpc.Terminated {
-			nodes[node] = must(w.Launch(w.now, vpc.LaunchInput{Type: "t3.medium", SubnetID: w.roomy.ID}))
+			nodes[node] = must(w.Launch(w.now, vpc.LaunchInput{Type: "t3.medium", SubnetID: w.roomy.ID, PredictableNames: true}))
 		}
 		if err := w.Check(); err != nil {
 			t.Fatalf("seed %d: %v after:\n%s", seed, err, log.String())
@@ -160,7 +160,7 @@ func TestRandomOperationsKeepTheBooks(t *testing.T) {
 	}
 	for _, kind := range []string{ // a walk that never gets there proves nothing
 		vpc.InstanceStopped, vpc.InstanceStarted, vpc.InstanceTerminated, vpc.ENIAttached, vpc.ENIDetached, vpc.ENIDeleted,
-		vpc.LinkAdded, vpc.LinkRemoved, vpc.AddressAssigned, vpc.AddressUnassigned, vpc.Tagged, vpc.PrefixAssigned, vpc.PrefixUnassigned,
+		vpc.LinkAdded, vpc.LinkRenamed, vpc.LinkRemoved, vpc.AddressAssigned, vpc.AddressUnassigned, vpc.Tagged, vpc.PrefixAssigned, vpc.PrefixUnassigned,
 		vpc.BranchAssociated, vpc.BranchDisassociated, vpc.ReservationAdded, vpc.ReservationDeleted, vpc.CodeCIDRBlocks,
 		vpc.CodeSubnetFull, vpc.CodeAttachmentLimit, vpc.CodePrivateIPLimit, vpc.CodeIPInUse, vpc.CodeIncorrectState, vpc.CodeENIInUse,
 	} {

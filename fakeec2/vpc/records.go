@@ -113,6 +113,7 @@ type Instance struct {
 	MetadataOff                   bool      // HttpEndpoint=disabled
 	MetadataIPv6                  bool      // HttpProtocolIpv6=enabled
 	MetadataTags                  bool      // InstanceMetadataTags=enabled
+	PredictableNames              bool      // the image renames links: ens5 for device 0, ens6 for device 1
 	Notices                       Notices
 	Limits                        InstanceType
 	Tags                          map[string]string
@@ -133,6 +134,7 @@ type Attachment struct {
 	DeleteOnTermination bool
 	AttachTime          time.Time
 	Link                bool // the guest's link is there
+	Named               bool // the guest's image, if it renames links, has done so
 }
 
 // ConnectionTracking are an ENI's idle timeouts in seconds; zero means EC2's default.
