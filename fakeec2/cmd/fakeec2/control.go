@@ -88,7 +88,7 @@ func faultAdd(flags *flag.FlagSet) func() any {
 	flags.StringVar((*string)(&f.Kind), "kind", string(fault.Error), "what it does: error, throttle, delay, lost, hang or stale")
 	flags.StringVar(&f.Code, "code", "", "EC2 error code of kind error")
 	flags.StringVar(&f.Message, "message", "", "message of kind error")
-	flags.IntVar(&f.Status, "status", 0, "HTTP status of kind error; default the code's")
+	flags.IntVar(&f.Status, "status", 0, "HTTP status of kind error; default 400")
 	flags.DurationVar(&delay, "delay", 0, "how long a delay takes")
 	flags.DurationVar(&jitter, "jitter", 0, "at most so much is added to the delay, drawn from the seed")
 	flags.DurationVar(&age, "age", 0, "of kind stale: reads are answered as of so long ago, at most 2m")

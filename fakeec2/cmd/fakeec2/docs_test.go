@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -10,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -296,4 +298,31 @@ func typeTable() string {
 		fmt.Fprintf(&out, "| %s | %d | %d | %d | %s | %s | %d |\n", x.Name, x.ENIs, x.IPv4, len(x.Cards), hypervisor, efa, x.Branches)
 	}
 	return out.String()
+}
+
+// TestReadmeFaults: the README's examples of faults are faults.
+func TestReadmeFaults(t *testing.T) {
+	text, err := os.ReadFile(readme)
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := regexp.MustCompile("`fault add ([^`]*)`").FindAllStringSubmatch(string(text), -1)
+	kinds := map[fault.Kind]bool{}
+	for _, example := range examples {
+		flags := flag.NewFlagSet("fault add", flag.ContinueOnError)
+		body := faultAdd(flags)
+		if err := flags.Parse(strings.Fields(example[1])); err != nil || flags.NArg() > 0 {
+			t.Errorf("%s: %v, left over: %q", example[0], err, flags.Args())
+			continue
+		}
+		for _, f := range body().(faultChange).Add {
+			kinds[f.Kind] = true
+			if err := errors.Join((&fault.Table{}).Add(f.Rule()), endpoint().CheckFault(f.Rule())); err != nil {
+				t.Errorf("%s: %v", example[0], err)
+			}
+		}
+	}
+	if len(kinds) != 6 {
+		t.Errorf("the README has examples of %v, want one of each kind", kinds)
+	}
 }
