@@ -23,8 +23,9 @@ const stampLayout = "20060102T150405Z"
 // Key is what an access key id stands for.
 type Key struct {
 	Secret  string
-	Token   string // session token; "" for a long-lived key
-	OptedIn bool   // the account has subscribed; else it gets OptInRequired
+	Token   string                  // session token; "" for a long-lived key
+	Good    func(token string) bool // where more than one session token is good, in place of Token
+	OptedIn bool                    // the account has subscribed; else it gets OptInRequired
 }
 
 // signature is what a signed request says of itself.
@@ -51,7 +52,7 @@ func (h *Handler) verify(r request) error {
 	switch {
 	case !known || err != nil || !strings.HasPrefix(s.stamp, s.date) || s.service != "ec2":
 		return h.authFailure()
-	case key.Token != s.token:
+	case key.Good == nil && key.Token != s.token, key.Good != nil && !key.Good(s.token):
 		return &vpc.Error{Code: "InvalidClientTokenId", Message: "The security token included in the request is invalid.", Status: http.StatusForbidden}
 	case stamp.Sub(h.now()).Abs() > maxSkew:
 		return refuse("RequestExpired", "Request has expired.")

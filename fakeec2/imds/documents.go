@@ -57,9 +57,35 @@ func credentials(i vpc.Instance, now time.Time) string {
 	return document(struct {
 		Code, LastUpdated, Type, AccessKeyId, SecretAccessKey, Token, Expiration string
 	}{
-		"Success", stamp(since), "AWS-HMAC", "ASIAFAKE" + unique(i.ID), "fake-secret-of-" + i.ID,
-		fmt.Sprintf("fake-token-of-%s-since-%d", i.ID, since.Unix()), stamp(since.Add(credentialsLast)),
+		"Success", stamp(since), "AWS-HMAC", accessKey(i.ID), secretKey(i.ID), sessionToken(i.ID, since), stamp(since.Add(credentialsLast)),
 	})
+}
+
+func accessKey(instance string) string { return "ASIAFAKE" + unique(instance) }
+func secretKey(instance string) string { return "fake-secret-of-" + instance }
+
+func sessionToken(instance string, since time.Time) string {
+	return fmt.Sprintf("fake-token-of-%s-since-%d", instance, since.Unix())
+}
+
+// Key gives what an access key stands for that an instance with a role got from its metadata: its secret, and whether a session
+// token is good now. An endpoint that verifies signatures asks for it.
+func (s *Server) Key(id string) (secret string, good func(token string) bool, known bool) {
+	for _, i := range s.model.Instances() {
+		if i.Role == "" || accessKey(i.ID) != id {
+			continue
+		}
+		return secretKey(i.ID), func(token string) bool {
+			now := s.options.Now()
+			for since := now.Truncate(credentialsTurn); since.Add(credentialsLast).After(now); since = since.Add(-credentialsTurn) {
+				if token == sessionToken(i.ID, since) {
+					return true
+				}
+			}
+			return false
+		}, true
+	}
+	return "", nil, false
 }
 
 // unique is the end of an instance's id in the form of an IAM id: what tells instances apart in 12 capitals and digits.

@@ -44,6 +44,7 @@ func (s Scenario) check() error {
 	}
 	s.checkRates(&p)
 	s.checkStatus(&p)
+	s.checkKeys(&p)
 	s.checkTypes(&p)
 	s.checkGuests(&p)
 	for i, n := range s.Nodes {
@@ -84,6 +85,17 @@ func (s Scenario) checkRates(p *problems) {
 	} {
 		if limit.value < 0 || limit.value > limit.max {
 			p.want("limits."+limit.name, limit.value, fmt.Sprintf("0 to %d", limit.max))
+		}
+	}
+}
+
+func (s Scenario) checkKeys(p *problems) {
+	if len(s.Keys) > 0 && !s.Signed {
+		p.want("signed", s.Signed, "true, where there are keys")
+	}
+	for i, k := range s.Keys {
+		if k.ID == "" || k.Secret == "" {
+			p.want(fmt.Sprintf("keys[%d]", i), k.ID, "an id and a secret")
 		}
 	}
 }

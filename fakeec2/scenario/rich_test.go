@@ -100,6 +100,8 @@ func TestMistakesHaveLines(t *testing.T) {
 		{"size: 1,", "size: -1,", "buckets[0].size: -1: want a size and a refill of 0 or more (line 5)"},
 		{"mixedLists: true", "authFailureStatus: 200", "inferred.authFailureStatus: 200: want 400 to 599 (line 7)"},
 		{"enis: 100", "unpagedENIs: -1", "limits.unpagedENIs: -1: want 0 to "},
+		{"seed: 3", "seed: 3\nkeys: [{id: a}]", "signed: false: want true, where there are keys"},
+		{"seed: 3", "seed: 3\nsigned: true\nkeys: [{id: a}]", `keys[0]: "a": want an id and a secret (line 4)`},
 		{"groupsPerENI: 6", "groupsPerENI: 17", "limits.groupsPerENI: 17: want 0 to 16 (line 6)"},
 		{"{name: ec2, subnet: one", "{name: other, subnet: one", `services: want one with the name "ec2", at which the EC2 API answers (line 23)`},
 		{`"off": true`, "off: true", `faults[1].false: unknown field: YAML takes a bare off, no or n for false: write "off": in quotes; want one of action, `},

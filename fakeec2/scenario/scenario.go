@@ -31,6 +31,8 @@ type Scenario struct {
 	Lags     map[string]Range `json:"lags"`     // finer than delays, and over them: see Lags
 	Throttle bool             `json:"throttle"` // EC2's token buckets are at work
 	Buckets  []Bucket         `json:"buckets"`  // in place of EC2's
+	Signed   bool             `json:"signed"`   // EC2 requests must be signed: by one of keys, or with a role's credentials from the metadata
+	Keys     []Key            `json:"keys"`     // with signed
 	Limits   Limits           `json:"limits"`
 	Inferred Inferred         `json:"inferred"`
 	Types    []Type           `json:"types"` // beside the built-in instance types, or in place of them
@@ -66,6 +68,13 @@ type Bucket struct {
 	Action string  `json:"action"`
 	Size   float64 `json:"size"`
 	Refill float64 `json:"refill"` // tokens a second
+}
+
+// Key is an access key whose signatures are good.
+type Key struct {
+	ID     string `json:"id"`
+	Secret string `json:"secret"`
+	Token  string `json:"token"` // session token; default none
 }
 
 // Limits are quotas of the region. 0 is EC2's default.

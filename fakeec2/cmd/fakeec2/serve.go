@@ -96,7 +96,7 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-	world, ec2, err := build(s, log)
+	v, err := build(s, log)
 	if err != nil {
 		return err
 	}
@@ -105,14 +105,13 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	defer give()
-	v := &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: imds.New(world.Model, imds.Options{Log: log}), lags: world.Model.Lags()}
 	if s.check {
 		v.broken = make(chan error, 1)
 	}
-	v.plane = dataplane.New(world.Model, dataplane.Options{
+	v.plane = dataplane.New(v.Model, dataplane.Options{
 		Dir: s.dir,
 		Image: func(i vpc.Instance) dataplane.Image {
-			if profile, known := world.RPFilter[i.ID]; known {
+			if profile, known := v.RPFilter[i.ID]; known {
 				return dataplane.Image{RPFilter: profile}
 			}
 			return dataplane.Image{RPFilter: 1}
@@ -124,19 +123,17 @@ func serve(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return errors.Join(err, v.plane.Close())
 }
 
-// build makes the world of a scenario and its EC2 endpoint. An error names the file.
-func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error) {
+// build makes the world of a scenario with what answers for it. An error names the file.
+func build(s settings, log *slog.Logger) (*server, error) {
 	text, name := demo, "demo.yaml (the built-in one)"
 	if s.scenario != "" {
 		var err error
 		if text, err = os.ReadFile(s.scenario); err != nil {
-			return scenario.World{}, nil, fmt.Errorf("read scenario: %w", err)
+			return nil, fmt.Errorf("read scenario: %w", err)
 		}
 		name = s.scenario
 	}
-	fail := func(err error) (scenario.World, *ec2api.Handler, error) {
-		return scenario.World{}, nil, fmt.Errorf("use scenario %s: %w", name, err)
-	}
+	fail := func(err error) (*server, error) { return nil, fmt.Errorf("use scenario %s: %w", name, err) }
 	parsed, err := scenario.Parse(text)
 	if err != nil {
 		return fail(err)
@@ -148,17 +145,12 @@ func build(s settings, log *slog.Logger) (scenario.World, *ec2api.Handler, error
 	if err != nil {
 		return fail(err)
 	}
-	ec2 := ec2api.New(ec2api.Options{
-		VPC: world.Model, Faults: world.Faults, Buckets: world.Buckets, Log: log, MaxUnpaged: parsed.Limits.Unpaged,
-		Inferred: ec2api.Inferred{
-			AuthFailureStatus: parsed.Inferred.AuthFailureStatus, GroupNotFound: parsed.Inferred.GroupNotFound,
-			PageToken: parsed.Inferred.PageToken, PageSize: parsed.Inferred.PageSize,
-		},
-	})
+	metadata := imds.New(world.Model, imds.Options{Log: log})
+	ec2 := ec2api.New(endpointOf(parsed, world, metadata, log))
 	if err := parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }); err != nil {
 		return fail(err)
 	}
-	return world, ec2, nil
+	return &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: metadata, lags: world.Model.Lags()}, nil
 }
 
 func (v *server) run(ctx context.Context, admin net.Listener, also string, stdout io.Writer) error {
