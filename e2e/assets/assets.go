@@ -1,9 +1,9 @@
-// Package assets finds the kube-apiserver and etcd that the harness runs, and builds them from their Go modules where
-// there are none.
+// Package assets finds the programs of other projects that the harness runs, and builds them from their Go modules where there
+// are none: kube-apiserver and etcd, and the incumbent's agent and plugins.
 //
 // It owns one cache folder, below the user's cache, with a folder for each combination of module versions and Go version.
-// It never downloads programs: what is not built is given by KUBEBUILDER_ASSETS. Standard library only, so that it starts
-// without compiling anything of Kubernetes. Start with Ensure.
+// It never downloads programs: what is not built is given by the environment (KUBEBUILDER_ASSETS, INCUMBENT_ASSETS). Standard
+// library only, so that it starts without compiling anything of Kubernetes. Start with Set; sets.go has the programs.
 package assets
 
 import (
@@ -21,29 +21,20 @@ import (
 	"time"
 )
 
-// Var names a folder that has the programs already. Source: envtest.
-const Var = "KUBEBUILDER_ASSETS"
-
-// program is one of the two programs.
-type program struct {
-	name, path string
-}
-
-// programs gives both, the quicker build first.
-func programs() []program {
-	return []program{
-		{"etcd", "go.etcd.io/etcd/server/v3"},
-		{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
-	}
-}
-
-// Ensure gives the folder that holds kube-apiserver and etcd. Module is the folder of the module that pins them
-// (e2e/controlplane); progress is told to out. Two callers at once build once; an interrupted build leaves nothing that is
-// taken for a whole one.
+// Ensure is ControlPlane().Ensure.
 func Ensure(ctx context.Context, module string, out io.Writer) (string, error) {
-	if dir := os.Getenv(Var); dir != "" {
-		if !complete(dir) {
-			return "", fmt.Errorf("use %s=%s: kube-apiserver or etcd is missing there", Var, dir)
+	return ControlPlane().Ensure(ctx, module, out)
+}
+
+// Prepare is ControlPlane().Prepare.
+func Prepare(ctx context.Context, out io.Writer) error { return ControlPlane().Prepare(ctx, out) }
+
+// Ensure gives the folder that holds the programs. Module is the folder of the module that pins them; progress is told to out.
+// Two callers at once build once; an interrupted build leaves nothing that is taken for a whole one.
+func (s Set) Ensure(ctx context.Context, module string, out io.Writer) (string, error) {
+	if dir := os.Getenv(s.Var); dir != "" {
+		if missing := s.missing(dir); missing != "" {
+			return "", fmt.Errorf("use %s=%s: %s is missing there", s.Var, dir, missing)
 		}
 		return filepath.Abs(dir)
 	}
@@ -55,8 +46,8 @@ func Ensure(ctx context.Context, module string, out io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "vpc-cni", "assets", key)
-	if complete(dir) {
+	dir := filepath.Join(cache, "vpc-cni", s.folder, key)
+	if s.missing(dir) == "" {
 		return dir, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
@@ -67,29 +58,29 @@ func Ensure(ctx context.Context, module string, out io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if complete(dir) { // another process built it meanwhile
+	if s.missing(dir) == "" { // another process built it meanwhile
 		return dir, nil
 	}
-	return dir, build(ctx, module, dir, out)
+	return dir, s.build(ctx, module, dir, out)
 }
 
 // Prepare is Ensure for tests: it works from any folder of the main module and puts the result into the environment, where
-// envtest looks. It belongs before netlab.Isolate: a first build may need the network.
-func Prepare(ctx context.Context, out io.Writer) error {
+// who runs the programs looks. It belongs before netlab.Isolate: a first build may need the network.
+func (s Set) Prepare(ctx context.Context, out io.Writer) error {
 	module := ""
-	if os.Getenv(Var) == "" { // else not even the module is needed
+	if os.Getenv(s.Var) == "" { // else not even the module is needed
 		root, err := Root()
 		if err != nil {
 			return err
 		}
-		module = filepath.Join(root, "e2e", "controlplane")
+		module = filepath.Join(root, s.Module)
 	}
-	dir, err := Ensure(ctx, module, out)
+	dir, err := s.Ensure(ctx, module, out)
 	if err != nil {
 		return err
 	}
-	if err := os.Setenv(Var, dir); err != nil {
-		return fmt.Errorf("set %s: %w", Var, err)
+	if err := os.Setenv(s.Var, dir); err != nil {
+		return fmt.Errorf("set %s: %w", s.Var, err)
 	}
 	return nil
 }
@@ -111,22 +102,22 @@ func Root() (string, error) {
 	}
 }
 
-// complete tells whether both programs are in a folder.
-func complete(dir string) bool {
-	for _, p := range programs() {
+// missing is a program that is not in a folder; "" when all are there.
+func (s Set) missing(dir string) string {
+	for _, p := range s.programs {
 		info, err := os.Stat(filepath.Join(dir, p.name))
 		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o111 == 0 {
-			return false
+			return p.name
 		}
 	}
-	return true
+	return ""
 }
 
 // cacheKey names a combination of module versions and Go version.
 func cacheKey(ctx context.Context, module string) (string, error) {
 	sums, err := os.ReadFile(filepath.Join(module, "go.sum"))
 	if err != nil {
-		return "", fmt.Errorf("read versions of the control plane: %w", err)
+		return "", fmt.Errorf("read versions of what %s pins: %w", module, err)
 	}
 	version, err := goCommand(ctx, module, "env", "GOVERSION")
 	if err != nil {
@@ -155,8 +146,8 @@ func lock(path string, out io.Writer) (unlock func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// build makes both programs beside their place and moves them there in one step.
-func build(ctx context.Context, module, dir string, out io.Writer) error {
+// build makes the programs beside their place and moves them there in one step.
+func (s Set) build(ctx context.Context, module, dir string, out io.Writer) error {
 	pattern := ".building-" + filepath.Base(dir) + "-"
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(dir), pattern+"*"))
 	if err != nil {
@@ -172,11 +163,11 @@ func build(ctx context.Context, module, dir string, out io.Writer) error {
 		return fmt.Errorf("make build folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(temporary) }() // after a success it has been moved away
-	flags, err := versionFlags(ctx, module)
+	flags, err := s.flags(ctx, module)
 	if err != nil {
 		return err
 	}
-	for _, p := range programs() {
+	for _, p := range s.programs {
 		if err := buildProgram(ctx, p, []string{"build", "-C", module, "-ldflags", flags, "-o", filepath.Join(temporary, p.name), p.path}, out); err != nil {
 			return err
 		}
@@ -222,27 +213,6 @@ func buildProgram(ctx context.Context, p program, args []string, out io.Writer) 
 
 // progressEvery is often enough to show that the build lives, and rare enough not to fill a screen.
 const progressEvery = 15 * time.Second
-
-// versionFlags stamp the server with the version of its module, as Kubernetes' own build does: without it the server calls
-// itself v0.0.0 and refuses to start.
-func versionFlags(ctx context.Context, module string) (string, error) {
-	version, err := goCommand(ctx, module, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes")
-	if err != nil {
-		return "", err
-	}
-	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
-	if len(parts) != 3 {
-		return "", fmt.Errorf("read version of k8s.io/kubernetes: %q is not v<major>.<minor>.<patch>", version)
-	}
-	flags := []string{"-s", "-w"}
-	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		flags = append(flags,
-			"-X", pkg+".gitVersion="+version,
-			"-X", pkg+".gitMajor="+parts[0],
-			"-X", pkg+".gitMinor="+parts[1])
-	}
-	return strings.Join(flags, " "), nil
-}
 
 func goCommand(ctx context.Context, module string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)

@@ -12,6 +12,11 @@ import (
 // Start starts cmd in the namespace. The child is killed when this program dies (Pdeathsig SIGKILL). The caller waits for
 // it with cmd.Wait as usual.
 func (n *Namespace) Start(cmd *exec.Cmd) error {
+	return n.start(cmd, func() error { return nil })
+}
+
+// start is Start on a thread on which enter has been called.
+func (n *Namespace) start(cmd *exec.Cmd, enter func() error) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
@@ -20,7 +25,10 @@ func (n *Namespace) Start(cmd *exec.Cmd) error {
 	// The death signal also comes when only the forking thread ends, so a thread of its own stays until the child has ended.
 	go func() {
 		_ = onNewThread(func() error {
-			err := n.startHere(cmd)
+			err := enter()
+			if err == nil {
+				err = n.startHere(cmd)
+			}
 			started <- err
 			if err == nil {
 				awaitEnd(cmd.Process.Pid)

@@ -40,7 +40,8 @@ const stateDir = "/run/vpc-cni"
 type Options struct {
 	Logs         string            // folder of logs; made if missing
 	InstanceType string            // of every node; "" is m5.xlarge
-	Nodes        int               // 0 is 2
+	Nodes        int               // 0 is 2, or none where there are machines
+	Machines     []Machine         // beside the nodes; at most 7
 	Settings     map[string]string // of the daemons, beyond what the cluster itself needs
 	StatusDelay  *sandbox.Delay    // nil: a real kubelet's
 	Seed         uint64            // of the kubelets' delays and the VPC's choices
@@ -50,6 +51,12 @@ type Options struct {
 	// NodesFirst turns priorities round: the API server yields to the programs of the nodes (Niceness), not they to it. For
 	// who measures a node's own time, since elsewhere the API server's work costs the node nothing.
 	NodesFirst bool
+}
+
+// Machine is an instance of the VPC on which the cluster starts nothing: the API server knows no node of that name.
+type Machine struct {
+	Name         string
+	InstanceType string
 }
 
 // Cluster is a booted cluster.

@@ -3,6 +3,7 @@ package netns
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"path/filepath"
 
 	"github.com/vpc-cni/vpc-cni/e2e/account"
@@ -32,6 +33,32 @@ func (c *Cluster) Places(name string) (Places, error) {
 		return Places{}, err
 	}
 	return Places{Namespace: n.ns.Path(), ConfDir: n.dir("net.d"), BinDir: n.dir("bin")}, nil
+}
+
+// Place is where a machine or service of the VPC is.
+type Place struct {
+	Namespace string     // network namespace
+	Address   netip.Addr // primary
+}
+
+// Machine gives the place of one of Options.Machines.
+func (c *Cluster) Machine(name string) (Place, error) {
+	for i, m := range c.options.Machines {
+		if m.Name == name {
+			return Place{Namespace: filepath.Join(vpcDir, "netns", name), Address: tenth(machineSubnet(i))}, nil
+		}
+	}
+	return Place{}, fmt.Errorf("there is no machine %q", name)
+}
+
+// Internet is a host outside the VPC.
+func (c *Cluster) Internet() Place {
+	return Place{Namespace: filepath.Join(vpcDir, "netns", internetName), Address: netip.MustParseAddr(internetAddress)}
+}
+
+// EC2 is where the EC2 API is answered, for nodes, and the socket of the fake's operator (see fakeec2).
+func (c *Cluster) EC2() (url, admin string) {
+	return "http://" + ec2Address, filepath.Join(vpcDir, "admin.sock")
 }
 
 // ReconfigureNode is Reconfigure for one node.

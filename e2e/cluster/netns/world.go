@@ -25,6 +25,8 @@ const (
 	apiServerName    = "apiserver"
 	apiServerAddress = "10.0.255.10:6443"
 	ec2Address       = "10.0.255.20"
+	internetName     = "internet"
+	internetAddress  = "203.0.113.10"
 )
 
 // WithDefaults gives the options with every default filled in.
@@ -32,7 +34,7 @@ func (o Options) WithDefaults() Options {
 	if o.InstanceType == "" {
 		o.InstanceType = defaultInstanceType
 	}
-	if o.Nodes == 0 {
+	if o.Nodes == 0 && len(o.Machines) == 0 {
 		o.Nodes = defaultNodes
 	}
 	if o.StatusDelay == nil {
@@ -67,9 +69,17 @@ func (o Options) subnet(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i+1) << 4, 0}), 20)
 }
 
-// nodeAddress is the tenth of the node's subnet.
-func (o Options) nodeAddress(i int) netip.Addr {
-	address := o.subnet(i).Addr().As4()
+// nodeAddress is the node's own.
+func (o Options) nodeAddress(i int) netip.Addr { return tenth(o.subnet(i)) }
+
+// machineSubnet is the i-th machine's: a /20, which has room for prefixes, from 10.0.128.0 on.
+func machineSubnet(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(128 + i<<4), 0}), 20)
+}
+
+// tenth is the tenth address of a subnet.
+func tenth(subnet netip.Prefix) netip.Addr {
+	address := subnet.Addr().As4()
 	address[3] = 10
 	return netip.AddrFrom4(address)
 }
@@ -90,14 +100,20 @@ func capacity(instanceType string) int {
 func (o Options) world() map[string]any {
 	subnets := []map[string]any{{"name": "services", "cidr": "10.0.255.0/24"}}
 	var nodes []map[string]any
-	for i := range o.Nodes {
-		subnet := fmt.Sprintf("subnet-%c", 'a'+i)
-		subnets = append(subnets, map[string]any{"name": subnet, "cidr": o.subnet(i).String()})
+	add := func(name, instanceType string, cidr netip.Prefix) {
+		subnet := "subnet-" + name
+		subnets = append(subnets, map[string]any{"name": subnet, "cidr": cidr.String()})
 		nodes = append(nodes, map[string]any{
-			"name": nodeName(i), "type": o.InstanceType, "subnet": subnet, "address": o.nodeAddress(i).String(),
-			"public": fmt.Sprintf("198.51.100.%d", 10+i), "securityGroups": []string{"nodes"},
+			"name": name, "type": instanceType, "subnet": subnet, "address": tenth(cidr).String(),
+			"public": fmt.Sprintf("198.51.100.%d", 10+len(nodes)), "securityGroups": []string{"nodes"},
 			"role": "node", "hopLimit": 2, "tokensRequired": true, "rpFilter": 1,
 		})
+	}
+	for i := range o.Nodes {
+		add(nodeName(i), o.InstanceType, o.subnet(i))
+	}
+	for i, m := range o.Machines {
+		add(m.Name, m.InstanceType, machineSubnet(i))
 	}
 	return map[string]any{
 		"seed": o.Seed,
@@ -109,7 +125,7 @@ func (o Options) world() map[string]any {
 			{"name": apiServerName, "subnet": "services", "address": "10.0.255.10"},
 			{"name": "ec2", "subnet": "services", "address": ec2Address},
 		},
-		"outside": []map[string]any{{"name": "internet", "address": "203.0.113.10", "network": "203.0.113.0/24"}},
+		"outside": []map[string]any{{"name": internetName, "address": internetAddress, "network": "203.0.113.0/24"}},
 		"nodes":   nodes,
 	}
 }
