@@ -3,6 +3,7 @@ package eksnode
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 )
 
@@ -10,11 +11,7 @@ import (
 // the environment that CNI gives to plugins.
 func (n *Node) Plugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	cmd := n.command(path)
-	for _, variable := range environ {
-		if strings.HasPrefix(variable, "CNI_") {
-			cmd.Env = append(cmd.Env, variable)
-		}
-	}
+	cmd.Env = append(cmd.Env, slices.DeleteFunc(slices.Clone(environ), func(variable string) bool { return !cniVariable(variable) })...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	stdout, stderr, err := n.run(ctx, cmd)
 	if err != nil {
@@ -22,3 +19,5 @@ func (n *Node) Plugin(ctx context.Context, path string, stdin []byte, environ []
 	}
 	return stdout, nil
 }
+
+func cniVariable(variable string) bool { return strings.HasPrefix(variable, "CNI_") }

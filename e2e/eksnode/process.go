@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -64,16 +63,23 @@ func (*Node) command(path string, args ...string) *exec.Cmd {
 func (n *Node) run(ctx context.Context, cmd *exec.Cmd) (stdout, stderr []byte, err error) {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = n.Exec(ctx, cmd)
+	return out.Bytes(), errs.Bytes(), err
+}
+
+// Exec runs a program in the node's mount and network namespaces, as exec.Cmd.Run does: its path is the node's. It is killed when
+// ctx ends.
+func (n *Node) Exec(ctx context.Context, cmd *exec.Cmd) error {
 	cmd.WaitDelay = waitDelay
 	if err := n.mounts.Start(n.ns, cmd); err != nil {
-		return nil, nil, fmt.Errorf("start %s on %s: %w", filepath.Base(cmd.Path), n.name, err)
+		return fmt.Errorf("start %s on %s: %w", filepath.Base(cmd.Path), n.name, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() }) // it may have ended
-	err = cmd.Wait()
+	err := cmd.Wait()
 	if !stop() {
 		err = errors.Join(context.Cause(ctx), err)
 	}
-	return out.Bytes(), errs.Bytes(), err
+	return err
 }
 
 // waitDelay is how long the output of a program that was killed may stay open in children of its own.
@@ -87,9 +93,4 @@ func (n *Node) tail() string {
 		return err.Error()
 	}
 	return string(text[max(0, len(text)-most):])
-}
-
-// alive tells whether the agent runs.
-func (a *agent) alive() bool {
-	return a.cmd.Process.Signal(syscall.Signal(0)) == nil
 }

@@ -83,6 +83,21 @@ func (s *Sandbox) Del(ctx context.Context) error {
 	return nil
 }
 
+// Env is what CNI puts into a plugin's environment for a command ("ADD", "DEL").
+func (s *Sandbox) Env(command string) []string {
+	rt := s.runtimeConf()
+	args := &invoke.Args{
+		Command: command, ContainerID: rt.ContainerID, NetNS: rt.NetNS, IfName: rt.IfName, PluginArgs: rt.Args, Path: pluginDir,
+	}
+	var env []string
+	for _, variable := range args.AsEnv() {
+		if cniVariable(variable) {
+			env = append(env, variable)
+		}
+	}
+	return env
+}
+
 // runtimeConf is what containerd passes for a pod. Source: containerd, internal/cri/server, cniNamespaceOpts.
 func (s *Sandbox) runtimeConf() *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{
