@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -64,6 +65,7 @@ type Node struct {
 	tree     tree
 	ns       *netlab.Namespace
 	mounts   *netlab.Mounts
+	cache    string // libcni's
 	settings map[string]string
 	agent    *agent
 }
@@ -74,10 +76,18 @@ func (c *Cluster) Node(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(stateDir, o.Machine)
+	if err := os.MkdirAll(stateDir, 0o755); err != nil {
+		return nil, fmt.Errorf("make folder of nodes: %w", err)
+	}
+	// It stays until Isolate's tmpfs goes: removing a tree in which another namespace has mounted the machine is not worth it.
+	dir, err := os.MkdirTemp(stateDir, o.Machine+"-")
+	if err != nil {
+		return nil, fmt.Errorf("make folder of %s: %w", o.Machine, err)
+	}
 	n := &Node{
 		name: o.Machine, cluster: c, settings: c.settings(o.Machine),
-		tree: tree{root: filepath.Join(dir, "root"), netns: filepath.Join(dir, "netns"), logs: o.Logs, bin: c.bin},
+		tree:  tree{root: filepath.Join(dir, "root"), netns: filepath.Join(dir, "netns"), logs: o.Logs, bin: c.bin},
+		cache: filepath.Join(dir, "cache"),
 	}
 	n.Set(o.Settings)
 	if n.ns, err = netlab.Open(place.Namespace); err != nil {
@@ -160,12 +170,17 @@ const startTimeout = 2 * time.Minute
 // poll is how often something is looked at that is waited for.
 const poll = 50 * time.Millisecond
 
-// Start starts the agent and waits until its own probe says that it serves. Then it leaves the network configuration on the
-// node, as the agent's container does.
+// Start is Launch and AwaitServing.
 func (n *Node) Start(ctx context.Context) error {
 	if err := n.Launch(); err != nil {
 		return err
 	}
+	return n.AwaitServing(ctx)
+}
+
+// AwaitServing waits until the agent's own probe says that it serves. Then it leaves the network configuration on the node, as
+// the agent's container does.
+func (n *Node) AwaitServing(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -175,9 +190,9 @@ func (n *Node) Start(ctx context.Context) error {
 		}
 		select {
 		case <-n.agent.ended:
-			return fmt.Errorf("agent of %s ended by itself: %w; the end of its log:\n%s", n.name, n.agent.err, n.tail())
+			return &EndedError{Node: n.name, Err: n.agent.err, Tail: n.Tail()}
 		case <-ctx.Done():
-			return fmt.Errorf("wait for agent of %s: %w; the end of its log:\n%s", n.name, probed, n.tail())
+			return fmt.Errorf("wait for agent of %s: %w; the end of its log:\n%s", n.name, probed, n.Tail())
 		case <-time.After(poll):
 		}
 	}
@@ -189,6 +204,33 @@ func (n *Node) Start(ctx context.Context) error {
 		return fmt.Errorf("write network configuration: %w", err)
 	}
 	return nil
+}
+
+// EndedError says that an agent ended by itself.
+type EndedError struct {
+	Node string
+	Err  error  // how
+	Tail string // of its log
+}
+
+func (e *EndedError) Error() string {
+	return fmt.Sprintf("agent of %s ended by itself: %v; the end of its log:\n%s", e.Node, e.Err, e.Tail)
+}
+
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// Output runs a program of the machine in the node's namespaces and gives what it prints. The program is looked for where the
+// node's programs look.
+func (n *Node) Output(ctx context.Context, name string, args ...string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("run %s on %s: %w", name, n.name, err)
+	}
+	stdout, stderr, err := n.run(ctx, n.command(path, args...))
+	if err != nil {
+		return "", fmt.Errorf("run %s on %s: %w: %s", name, n.name, err, stderr)
+	}
+	return string(stdout), nil
 }
 
 // Probe runs the probe that the DaemonSet gives to kubelet, with its arguments.

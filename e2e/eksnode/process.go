@@ -85,8 +85,8 @@ func (n *Node) Exec(ctx context.Context, cmd *exec.Cmd) error {
 // waitDelay is how long the output of a program that was killed may stay open in children of its own.
 const waitDelay = time.Second
 
-// tail is the end of what the agent printed.
-func (n *Node) tail() string {
+// Tail is the end of the agent's log.
+func (n *Node) Tail() string {
 	const most = 2000
 	text, err := os.ReadFile(filepath.Join(n.tree.logs, "ipamd.log"))
 	if err != nil {

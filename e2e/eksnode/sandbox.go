@@ -115,8 +115,7 @@ func (n *Node) libcni() (*libcni.NetworkConfigList, *libcni.CNIConfig, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("read network configuration of %s: %w", n.name, err)
 	}
-	cache := filepath.Join(stateDir, n.name, "cache")
-	return list, libcni.NewCNIConfigWithCacheDir([]string{pluginDir}, cache, &onNode{node: n}), nil
+	return list, libcni.NewCNIConfigWithCacheDir([]string{pluginDir}, n.cache, &onNode{node: n}), nil
 }
 
 // onNode runs plugins in a node's mount and network namespaces.

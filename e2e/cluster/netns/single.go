@@ -39,13 +39,14 @@ func (c *Cluster) Places(name string) (Places, error) {
 type Place struct {
 	Namespace string     // network namespace
 	Address   netip.Addr // primary
+	Public    netip.Addr // what the internet sees it as
 }
 
 // Machine gives the place of one of Options.Machines.
 func (c *Cluster) Machine(name string) (Place, error) {
 	for i, m := range c.options.Machines {
 		if m.Name == name {
-			return Place{Namespace: filepath.Join(vpcDir, "netns", name), Address: tenth(machineSubnet(i))}, nil
+			return Place{Namespace: filepath.Join(vpcDir, "netns", name), Address: tenth(machineSubnet(i)), Public: public(c.options.Nodes + i)}, nil
 		}
 	}
 	return Place{}, fmt.Errorf("there is no machine %q", name)
@@ -53,7 +54,8 @@ func (c *Cluster) Machine(name string) (Place, error) {
 
 // Internet is a host outside the VPC.
 func (c *Cluster) Internet() Place {
-	return Place{Namespace: filepath.Join(vpcDir, "netns", internetName), Address: netip.MustParseAddr(internetAddress)}
+	address := netip.MustParseAddr(internetAddress)
+	return Place{Namespace: filepath.Join(vpcDir, "netns", internetName), Address: address, Public: address}
 }
 
 // EC2 is where the EC2 API is answered, for nodes, and the socket of the fake's operator (see fakeec2).

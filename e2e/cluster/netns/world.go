@@ -77,6 +77,9 @@ func machineSubnet(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(128 + i<<4), 0}), 20)
 }
 
+// public is the public address of the i-th instance.
+func public(i int) netip.Addr { return netip.AddrFrom4([4]byte{198, 51, 100, byte(10 + i)}) }
+
 // tenth is the tenth address of a subnet.
 func tenth(subnet netip.Prefix) netip.Addr {
 	address := subnet.Addr().As4()
@@ -105,7 +108,7 @@ func (o Options) world() map[string]any {
 		subnets = append(subnets, map[string]any{"name": subnet, "cidr": cidr.String()})
 		nodes = append(nodes, map[string]any{
 			"name": name, "type": instanceType, "subnet": subnet, "address": tenth(cidr).String(),
-			"public": fmt.Sprintf("198.51.100.%d", 10+len(nodes)), "securityGroups": []string{"nodes"},
+			"public": public(len(nodes)).String(), "securityGroups": []string{"nodes"},
 			"role": "node", "hopLimit": 2, "tokensRequired": true, "rpFilter": 1,
 		})
 	}

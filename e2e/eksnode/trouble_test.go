@@ -1,0 +1,188 @@
+package eksnode_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vpc-cni/vpc-cni/e2e/eksnode"
+	"github.com/vpc-cni/vpc-cni/e2e/podapi"
+	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
+	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
+)
+
+// podIPs is the incumbent's annotation.
+const podIPs = "vpc.amazonaws.com/pod-ips"
+
+func (w *world) annotates() {
+	n := w.node(5, map[string]string{"ANNOTATE_POD_IP": "true"})
+	n.start()
+	client, err := podapi.New(w.Config())
+	check(w.t, err)
+	p := n.sandbox()
+	made, err := client.Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
+		Spec:       corev1.PodSpec{NodeName: n.Name(), Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	})
+	check(w.t, err)
+	p.UID = made.UID
+	value := func() (string, bool) {
+		got, err := client.Get(w.t.Context(), p.Namespace, p.Name)
+		check(w.t, err)
+		value, there := got.Annotations[podIPs]
+		return value, there
+	}
+	w.eventually("ADD of a pod of the API server", func() (err error) { // its cache may not have the pod yet
+		p.addr, err = p.Add(w.t.Context())
+		return err
+	})
+	if got, _ := value(); got != p.addr.String() {
+		w.t.Errorf("when ADD is back the annotation is %q, want %s", got, p.addr)
+	}
+	w.t.Logf("ADD comes back with %s when the annotation says so, too", p.addr)
+	p.del()
+	if got, there := value(); got != "" || !there {
+		w.t.Errorf("when DEL is back the annotation is %q (there: %t), want an empty one", got, there)
+	}
+	w.t.Logf("DEL comes back when the annotation is empty")
+
+	_, _, before := n.pool()
+	unknown := n.sandbox()
+	if addr, err := unknown.Add(w.t.Context()); err == nil {
+		w.t.Errorf("a pod that the API server does not know gets %s", addr)
+	}
+	_, _, after := n.pool()
+	unknown.del()
+	_, _, end := n.pool()
+	w.t.Logf("with the annotation on, a pod that the API server does not know is refused; assigned addresses before, after and after DEL: %d, %d, %d", before, after, end)
+	if after != before+1 || end != before {
+		w.t.Errorf("the refused pod's address is not kept until DEL")
+	}
+}
+
+// attempts are the SDK's for one call.
+const attempts = 3
+
+// throttled: the fault table answers requests with 503 RequestLimitExceeded.
+func (w *world) throttled() {
+	n := w.node(6, map[string]string{"WARM_ENI_TARGET": "0"})
+	w.throttledAtStart(n)
+	w.throttledLater(n)
+}
+
+// throttledAtStart: without an address at its start the agent ends. It asks for three addresses, and then for one.
+func (w *world) throttledAtStart(n *node) {
+	primary := n.enis()[0].ID
+	check(w.t, w.Spoil(w.t.Context(), scenario.Fault{
+		Name: "start", Action: "AssignPrivateIpAddresses", Resource: primary, Kind: fault.Throttle, Times: 2 * attempts,
+	}))
+	err := n.Start(w.t.Context())
+	ended, ok := errors.AsType[*eksnode.EndedError](err)
+	if !ok {
+		w.t.Fatalf("start with throttled requests: %v, want that the agent ends", err)
+	}
+	asked := n.requests("AssignPrivateIpAddresses")
+	w.t.Logf("throttled %d times at its start, it ends by itself (%v); kubelet starts it again", len(asked), ended.Err)
+	if len(asked) != 2*attempts {
+		w.t.Errorf("it asked %d times, want %d", len(asked), 2*attempts)
+	}
+	n.start()
+	w.t.Logf("the second start serves")
+}
+
+// throttledLater: a pool that cannot grow is tried again at the pool's next turn, five seconds later.
+func (w *world) throttledLater(n *node) {
+	const full = 3
+	subnet := n.enis()[0].SubnetID
+	check(w.t, w.Spoil(w.t.Context(), scenario.Fault{
+		Name: "later", Action: "CreateNetworkInterface", Resource: subnet, Kind: fault.Throttle, Times: attempts,
+	}))
+	pods := n.addMany(full)
+	began := time.Now()
+	next := n.add()
+	distinct(w.t, append(pods, next))
+	created := n.requests("CreateNetworkInterface")
+	if len(created) != attempts+1 {
+		w.t.Fatalf("%d requests for an ENI, want %d", len(created), attempts+1)
+	}
+	first, last := created[0], created[attempts]
+	for i, r := range created[:attempts] {
+		if r.InvocationID != first.InvocationID || r.Attempt != i+1 || r.Code != "RequestLimitExceeded" {
+			w.t.Errorf("request %d: attempt %d of %s, %s", i+1, r.Attempt, r.InvocationID, r.Code)
+		}
+	}
+	if last.InvocationID == first.InvocationID || last.Code != "" {
+		w.t.Errorf("the last request: %s, %s", last.InvocationID, last.Code)
+	}
+	w.t.Logf("throttled %d times while its pool is empty: all within %.1f s, then it gives up until the pool's next turn, %.1f s after the first; the waiting pod is refused %d times in %.1f s and then gets %s",
+		attempts, created[attempts-1].Time.Sub(first.Time).Seconds(), last.Time.Sub(first.Time).Seconds(), next.refused, time.Since(began).Seconds(), next.addr)
+}
+
+// TestIncumbentWithLateMetadata: the instance metadata are behind EC2.
+func TestIncumbentWithLateMetadata(t *testing.T) {
+	w := boot(t, "t3.small", "t3.small")
+	waits, believes := w.node(0, map[string]string{"WARM_ENI_TARGET": "0"}), w.node(1, map[string]string{"WARM_ENI_TARGET": "0"})
+	waits.start()
+	believes.start()
+	t.Run("AnENIThatIsNotListedYet", func(t *testing.T) { w.of(t).notListedYet(waits) })
+	t.Run("AddressesThatAreStillListed", func(t *testing.T) { w.of(t).stillListed(believes) })
+}
+
+func (w *world) lag(d time.Duration) {
+	w.t.Helper()
+	late := scenario.Duration(d)
+	check(w.t, w.Delay(w.t.Context(), scenario.Delays{IMDS: &late}))
+}
+
+// notListedYet: a new ENI serves pods only when the metadata list it. The agent looks after 0.1, 0.2, 0.4 s and so on.
+func (w *world) notListedYet(n *node) {
+	n = &node{Node: n.Node, w: w}
+	const late, full = 10 * time.Second, 3
+	w.lag(late)
+	n.addMany(full)
+	began := time.Now()
+	next := n.add()
+	took := time.Since(began)
+	w.t.Logf("metadata %s behind: the pod that needs the second ENI is refused %d times in %.1f s and then gets %s; ENIs created: %d",
+		late, next.refused, took.Seconds(), next.addr, n.done("CreateNetworkInterface"))
+	if n.done("CreateNetworkInterface") != 1 {
+		w.t.Errorf("it made %d ENIs while it waited for one, want 1", n.done("CreateNetworkInterface"))
+	}
+	if next.refused == 0 || took < late {
+		w.t.Errorf("the pod was served after %s and %d refusals: before the metadata listed the ENI", took, next.refused)
+	}
+	if !w.answers(n.Network(), next.addr) {
+		w.t.Errorf("%s does not answer its own node", next.addr)
+	}
+}
+
+// stillListed: after a restart the agent believes the metadata, and hands out addresses that EC2 has taken away.
+func (w *world) stillListed(n *node) {
+	n = &node{Node: n.Node, w: w}
+	w.lag(time.Hour)
+	primary := n.enis()[0]
+	check(w.t, w.Operate(w.t.Context(), "/enis/unassign", map[string]any{"eni": primary.ID, "addresses": primary.Secondary}))
+	check(w.t, n.Stop())
+	n.start()
+	p := n.add()
+	if n.enis()[0].Holds(p.addr) {
+		w.t.Fatalf("%s is still the node's in EC2: nothing is proved", p.addr)
+	}
+	internet, _ := w.outside()
+	peer, err := w.Machine(machine(0))
+	check(w.t, err)
+	reached := w.answers(p.Network(), peer.Address)
+	state, err := w.State(w.t.Context())
+	check(w.t, err)
+	w.t.Logf("EC2 has taken %v away, the metadata list them: after a restart a pod gets %s, and its packets are lost (%d at the source check)",
+		primary.Secondary, p.addr, state.Drops["source-check"])
+	if reached || state.Drops["source-check"] == 0 {
+		w.t.Errorf("a pod with an address that is not the node's is answered: %t, drops %v", reached, state.Drops)
+	}
+	_ = internet
+	_ = fmt.Sprint
+}
