@@ -15,9 +15,11 @@ STEP       := .ci/step
 UNIT        = $(shell go list ./... | grep -v /e2e/)
 # kube-apiserver and etcd: KUBEBUILDER_ASSETS if set, else built once and cached
 ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS="$$assets"
+# the CNI that EKS ships: INCUMBENT_ASSETS if set, else built once and cached
+INCUMBENT   = incumbent="$$(go run ./e2e/cmd/assets -incumbent)" && export INCUMBENT_ASSETS="$$incumbent"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test simulate e2e check lint law docs docs-check conformance bench clean tools
+.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check conformance bench clean tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +35,7 @@ demo: build ## boot the simulated cluster and compare ping-ready latency, annota
 	@$(ASSETS) && exec build/bin/pingready $(ARGS)
 
 test: tools build ## run all tests
-	@$(ASSETS) && \
+	@$(ASSETS) && $(INCUMBENT) && \
 	$(STEP) "compile the rest" go build -v ./... && \
 	$(STEP) "unit, kernel and simulation tests" go test -count=1 -p 2 $(UNIT) && \
 	$(STEP) --last "end-to-end tests: real API server, simulated VPC, one package at a time" go test -count=1 -p 1 -timeout 20m ./e2e/...
@@ -46,6 +48,10 @@ e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' 
 	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -p 1 -timeout 30m ./e2e/suites/... -ginkgo.v -ginkgo.no-color \
 	  $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | tee build/e2e.log
 	@grep -q 'Ran [1-9][0-9]* of' build/e2e.log || { echo "no spec matches LABELS='$(LABELS)' FOCUS='$(FOCUS)'; labels: $$(grep -rhoE 'Label\([^)]*\)' e2e/suites | grep -oE '"[a-z-]+"' | sort -u | tr '\n' ' ')" >&2; exit 1; }
+
+incumbent: tools build ## run the CNI that EKS ships, unmodified, on the fake (2 minutes; the first time builds it, 3 to 5; logs in build/incumbent)
+	@$(ASSETS) && $(INCUMBENT) && INCUMBENT_LOGS="$(CURDIR)/build/incumbent" \
+	  $(STEP) --last "the incumbent on simulated nodes" go test -count=1 -v -timeout 20m ./e2e/eksnode
 
 check: lint law docs-check test ## what CI runs: lint, import law, docs not stale, tests
 
@@ -73,7 +79,7 @@ bench: tools build ## measure every figure the README promises, 10 minutes (ONLY
 clean: ## remove build/ (the cached kube-apiserver and etcd stay)
 	@rm -rf build
 
-# The programs need none of these; tests compare with what ip and nft say.
+# The programs need none of these; tests compare with what ip and nft say, and the incumbent execs iptables.
 tools:
-	@missing=; for pair in ip=iproute2 nft=nftables; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
+	@missing=; for pair in ip=iproute2 nft=nftables iptables=iptables; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
 	if [ -n "$$missing" ]; then echo "missing Debian packages, as root: apt-get install -y$$missing" >&2; exit 1; fi

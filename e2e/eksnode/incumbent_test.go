@@ -1,6 +1,9 @@
 package eksnode_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -31,11 +34,7 @@ func TestIncumbent(t *testing.T) {
 func (w *world) bootsAndServes() {
 	n := w.node(0, nil)
 	began := time.Now()
-	check(w.t, n.Launch())
-	if err := n.Probe(w.t.Context()); err == nil {
-		w.t.Error("the probe passes while the agent has only begun to start")
-	}
-	check(w.t, n.AwaitServing(w.t.Context()))
+	n.start()
 	w.t.Logf("its own health probe passes %.1f s after its start, with the settings of its DaemonSet", time.Since(began).Seconds())
 	for _, r := range n.requests("CreateTags") {
 		if !strings.Contains(r.UserAgent, "amazon-vpc-cni-k8s") {
@@ -44,6 +43,11 @@ func (w *world) bootsAndServes() {
 	}
 	if tag := n.enis()[0].Tags["node.k8s.amazonaws.com/instance_id"]; tag != n.enis()[0].Attachment.InstanceID {
 		w.t.Errorf("the primary ENI is tagged for instance %q", tag)
+	}
+	for _, path := range []string{"/host", "/run/aws-node", "/opt/cni/bin/aws-cni", "/var/log/aws-routed-eni"} {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			w.t.Errorf("%s is seen outside the node: %v", path, err)
+		}
 	}
 	p := n.add()
 	if !n.enis()[0].Holds(p.addr) {
@@ -149,12 +153,26 @@ func (w *world) restart(n *node, pods []*pod, other *pod) {
 			w.t.Errorf("%s does not answer while the agent is down", p.addr)
 		}
 	}
+	if n.Probe(w.t.Context()) == nil {
+		w.t.Error("the probe passes without an agent")
+	}
 	refused := n.sandbox()
 	if addr, err := refused.Add(w.t.Context()); err == nil {
 		w.t.Errorf("ADD without an agent gives %s", addr)
 	}
 	gone := pods[0]
-	gone.del() // the plugin lets the pod go without the agent
+	gone.del() // the plugin takes its rules without the agent
+	if rules := n.shows("ip", "rule"); strings.Contains(rules, gone.addr.String()) {
+		w.t.Errorf("rules of %s are left after DEL without an agent:\n%s", gone.addr, rules)
+	}
+	links := strings.Count(n.shows("ip", "-o", "link"), ": eni")
+	gone.remove()
+	w.eventually("the end of the pod's veth", func() error { // the kernel takes its time; the agent forgets pods without one
+		if left := strings.Count(n.shows("ip", "-o", "link"), ": eni"); left != links-1 {
+			return fmt.Errorf("%d of %d are left", left, links)
+		}
+		return nil
+	})
 	n.start()
 	_, _, assigned := n.pool()
 	w.t.Logf("restart with %d pods, one of them deleted meanwhile: it knows %d", len(pods), assigned)

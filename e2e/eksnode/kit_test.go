@@ -1,6 +1,7 @@
 package eksnode_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,7 +38,7 @@ func boot(t *testing.T, instanceTypes ...string) *world {
 	for i, of := range instanceTypes {
 		machines = append(machines, netns.Machine{Name: machine(i), InstanceType: of})
 	}
-	logs := filepath.Join(t.TempDir(), "logs")
+	logs := filepath.Join(cmp.Or(os.Getenv(logsVar), t.TempDir()), t.Name())
 	c, err := netns.Start(t.Context(), netns.Options{Logs: logs, Machines: machines, Out: t.Output()})
 	check(t, err)
 	t.Cleanup(func() { check(t, c.Stop(context.Background())) })
@@ -44,6 +46,9 @@ func boot(t *testing.T, instanceTypes ...string) *world {
 	check(t, err)
 	return &world{Cluster: c, t: t, eks: eks, logs: logs}
 }
+
+// logsVar names a folder in which the logs stay.
+const logsVar = "INCUMBENT_LOGS"
 
 func machine(i int) string { return "eks-" + string(rune('a'+i)) }
 
@@ -92,6 +97,7 @@ type pod struct {
 	node    *node
 	addr    netip.Addr
 	refused int // ADDs before the one that was served
+	removed bool
 }
 
 // sandbox makes a pod's namespace. The API server knows no such pod.
@@ -100,8 +106,18 @@ func (n *node) sandbox() *pod {
 	n.made++
 	s, err := n.Sandbox(types.NamespacedName{Namespace: "default", Name: fmt.Sprintf("%s-%d", n.Name(), n.made)}, types.UID(fmt.Sprint("uid-", n.made)))
 	check(n.w.t, err)
-	n.w.t.Cleanup(func() { check(n.w.t, s.Remove()) })
-	return &pod{Sandbox: s, node: n}
+	p := &pod{Sandbox: s, node: n}
+	n.w.t.Cleanup(p.remove)
+	return p
+}
+
+// remove lets the pod's namespace go, as the runtime does after DEL.
+func (p *pod) remove() {
+	p.node.w.t.Helper()
+	if !p.removed {
+		check(p.node.w.t, p.Remove())
+	}
+	p.removed = true
 }
 
 // patience is how long the incumbent may take for something that takes it seconds on an idle machine; a minute where its own

@@ -4,6 +4,7 @@ package eksnode_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -22,6 +23,11 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "eksnode: %v\n", err)
 			os.Exit(1)
 		}
+	}
+	// The cases wait for timers of the incumbent's most of the time: all at once, however few the processors are.
+	if err := flag.Set("test.parallel", "16"); err != nil {
+		fmt.Fprintf(os.Stderr, "eksnode: %v\n", err)
+		os.Exit(1)
 	}
 	netlab.Main(m)
 }
