@@ -27,6 +27,7 @@ type apiClient struct {
 
 func newClient(config *rest.Config) (apiClient, error) {
 	c := rest.CopyConfig(config)
+	c.QPS = -1 // no limit of the client's own
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.UnversionedRESTClientFor(c)
 	if err != nil {
@@ -50,6 +51,18 @@ func (c apiClient) create(ctx context.Context, path string, object, got any) err
 	}
 	if err := json.Unmarshal(answer, got); err != nil {
 		return fmt.Errorf("decode answer of %s: %w", path, err)
+	}
+	return nil
+}
+
+// get reads what is at a path of the API.
+func (c apiClient) get(ctx context.Context, path string, got any) error {
+	answer, err := c.rest.Get().AbsPath(path).DoRaw(ctx)
+	if err != nil {
+		return fmt.Errorf("get %s: %w", path, err)
+	}
+	if err := json.Unmarshal(answer, got); err != nil {
+		return fmt.Errorf("decode %s: %w", path, err)
 	}
 	return nil
 }

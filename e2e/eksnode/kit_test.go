@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +31,37 @@ type world struct {
 	t    *testing.T
 	eks  *eksnode.Cluster
 	logs string
+	told *facts
+}
+
+// facts are what the cases have seen, to be shown case by case: they run side by side.
+type facts struct {
+	mu    sync.Mutex
+	cases []string // in the order in which they are shown
+	lines map[string][]string
+}
+
+// say tells what was seen.
+func (w *world) say(format string, args ...any) {
+	w.t.Helper()
+	w.t.Logf(format, args...)
+	w.told.mu.Lock()
+	defer w.told.mu.Unlock()
+	_, name, _ := strings.Cut(w.t.Name(), "/")
+	w.told.lines[name] = append(w.told.lines[name], fmt.Sprintf(format, args...))
+}
+
+// show prints all of it.
+func (f *facts) show(t *testing.T) {
+	var out strings.Builder
+	fmt.Fprintf(&out, "\n  what the incumbent does:\n")
+	for _, name := range f.cases {
+		fmt.Fprintf(&out, "    %s\n", name)
+		for _, line := range f.lines[name] {
+			fmt.Fprintf(&out, "      - %s\n", line)
+		}
+	}
+	_, _ = fmt.Fprintln(t.Output(), out.String()) // the test log takes every write
 }
 
 // boot boots machines of these instance types; the i-th is machine(i).
@@ -44,7 +77,9 @@ func boot(t *testing.T, instanceTypes ...string) *world {
 	t.Cleanup(func() { check(t, c.Stop(context.Background())) })
 	eks, err := eksnode.Join(t.Context(), c)
 	check(t, err)
-	return &world{Cluster: c, t: t, eks: eks, logs: logs}
+	told := &facts{lines: map[string][]string{}}
+	t.Cleanup(func() { told.show(t) }) // after the cases, which are parallel
+	return &world{Cluster: c, t: t, eks: eks, logs: logs, told: told}
 }
 
 // logsVar names a folder in which the logs stay.
@@ -59,9 +94,20 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// try runs a case as a subtest, side by side with others if that is asked for.
+func (w *world) try(name string, parallel bool, run func(*world)) {
+	w.told.cases = append(w.told.cases, name)
+	w.t.Run(name, func(t *testing.T) {
+		if parallel {
+			t.Parallel()
+		}
+		run(w.of(t))
+	})
+}
+
 // of is the world for a subtest.
 func (w *world) of(t *testing.T) *world {
-	return &world{Cluster: w.Cluster, t: t, eks: w.eks, logs: w.logs}
+	return &world{Cluster: w.Cluster, t: t, eks: w.eks, logs: w.logs, told: w.told}
 }
 
 // node is a node under test.

@@ -47,6 +47,17 @@ func Join(ctx context.Context, world *netns.Cluster) (*Cluster, error) {
 	return &Cluster{world: world, api: api, bin: bin}, nil
 }
 
+// Create makes an object in the API server, as its administrator, below a path such as "/api/v1/namespaces". The answer is read
+// into got unless that is nil.
+func (c *Cluster) Create(ctx context.Context, path string, object, got any) error {
+	return c.api.create(ctx, path, object, got)
+}
+
+// Get reads what is at a path of the API.
+func (c *Cluster) Get(ctx context.Context, path string, got any) error {
+	return c.api.get(ctx, path, got)
+}
+
 // Options of a node.
 type Options struct {
 	Machine  string            // one of netns.Options.Machines

@@ -48,14 +48,14 @@ func (w *world) annotates() {
 		if got := value(); got != p.addr.String() {
 			w.t.Errorf("when ADD is back the annotation is %q, want %s", got, p.addr)
 		}
-		w.t.Logf("ADD comes back with %s when the annotation says so, too", p.addr)
+		w.say("ADD comes back with %s when the annotation says so, too", p.addr)
 		err = p.Del(w.t.Context())
 		if got := value(); got != "" { // its cache may not have the annotation yet: then it clears nothing
 			return fmt.Errorf("when DEL is back the annotation is %q: %w", got, err)
 		}
 		return err
 	})
-	w.t.Logf("DEL comes back when the annotation is empty (rounds: %d)", rounds)
+	w.say("DEL comes back when the annotation is empty (rounds: %d)", rounds)
 
 	_, _, before := n.pool()
 	unknown := n.sandbox()
@@ -65,7 +65,7 @@ func (w *world) annotates() {
 	_, _, after := n.pool()
 	unknown.del()
 	_, _, end := n.pool()
-	w.t.Logf("with the annotation on, a pod that the API server does not know is refused; assigned addresses before, after and after DEL: %d, %d, %d", before, after, end)
+	w.say("with the annotation on, a pod that the API server does not know is refused; assigned addresses before, after and after DEL: %d, %d, %d", before, after, end)
 	if after != before+1 || end != before {
 		w.t.Errorf("the refused pod's address is not kept until DEL")
 	}
@@ -93,12 +93,12 @@ func (w *world) throttledAtStart(n *node) {
 		w.t.Fatalf("start with throttled requests: %v, want that the agent ends", err)
 	}
 	asked := n.requests("AssignPrivateIpAddresses")
-	w.t.Logf("throttled %d times at its start, it ends by itself (%v); kubelet starts it again", len(asked), ended.Err)
+	w.say("throttled %d times at its start, it ends by itself (%v); kubelet starts it again", len(asked), ended.Err)
 	if len(asked) != 2*attempts {
 		w.t.Errorf("it asked %d times, want %d", len(asked), 2*attempts)
 	}
 	n.start()
-	w.t.Logf("the second start serves")
+	w.say("the second start serves")
 }
 
 // throttledLater: a pool that cannot grow is tried again at the pool's next turn, five seconds later.
@@ -125,7 +125,7 @@ func (w *world) throttledLater(n *node) {
 	if last.InvocationID == first.InvocationID || last.Code != "" {
 		w.t.Errorf("the last request: %s, %s", last.InvocationID, last.Code)
 	}
-	w.t.Logf("throttled %d times while its pool is empty: all within %.1f s, then it gives up until the pool's next turn, %.1f s after the first; the waiting pod is refused %d times in %.1f s and then gets %s",
+	w.say("throttled %d times while its pool is empty: all within %.1f s, then it gives up until the pool's next turn, %.1f s after the first; the waiting pod is refused %d times in %.1f s and then gets %s",
 		attempts, created[attempts-1].Time.Sub(first.Time).Seconds(), last.Time.Sub(first.Time).Seconds(), next.refused, time.Since(began).Seconds(), next.addr)
 }
 
@@ -135,8 +135,8 @@ func TestIncumbentWithLateMetadata(t *testing.T) {
 	waits, believes := w.node(0, map[string]string{"WARM_ENI_TARGET": "0"}), w.node(1, map[string]string{"WARM_ENI_TARGET": "0"})
 	waits.start()
 	believes.start()
-	t.Run("AnENIThatIsNotListedYet", func(t *testing.T) { w.of(t).notListedYet(waits) })
-	t.Run("AddressesThatAreStillListed", func(t *testing.T) { w.of(t).stillListed(believes) })
+	w.try("AnENIThatIsNotListedYet", false, func(w *world) { w.notListedYet(waits) })
+	w.try("AddressesThatAreStillListed", false, func(w *world) { w.stillListed(believes) })
 }
 
 func (w *world) lag(d time.Duration) {
@@ -159,7 +159,7 @@ func (w *world) notListedYet(n *node) {
 		w.t.Fatalf("it attached %d ENIs while it waited for one, want 1", len(attached))
 	}
 	served := time.Since(attached[0].Time)
-	w.t.Logf("metadata %s behind: the pod that needs the second ENI is refused %d times in %.1f s and then gets %s, %.1f s after the ENI was attached",
+	w.say("metadata %s behind: the pod that needs the second ENI is refused %d times in %.1f s and then gets %s, %.1f s after the ENI was attached",
 		late, next.refused, took.Seconds(), next.addr, served.Seconds())
 	if served < late {
 		w.t.Errorf("the pod was served %s after the ENI was attached: before the metadata listed it", served)
@@ -186,7 +186,7 @@ func (w *world) stillListed(n *node) {
 	reached := w.answers(p.Network(), peer.Address)
 	state, err := w.State(w.t.Context())
 	check(w.t, err)
-	w.t.Logf("EC2 has taken %v away, the metadata list them: after a restart a pod gets %s, and its packets are lost (%d at the source check)",
+	w.say("EC2 has taken %v away, the metadata list them: after a restart a pod gets %s, and its packets are lost (%d at the source check)",
 		primary.Secondary, p.addr, state.Drops["source-check"])
 	if reached || state.Drops["source-check"] == 0 {
 		w.t.Errorf("a pod with an address that is not the node's is answered: %t, drops %v", reached, state.Drops)

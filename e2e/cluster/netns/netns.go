@@ -41,7 +41,7 @@ type Options struct {
 	Logs         string            // folder of logs; made if missing
 	InstanceType string            // of every node; "" is m5.xlarge
 	Nodes        int               // 0 is 2, or none where there are machines
-	Machines     []Machine         // beside the nodes; at most 7
+	Machines     []Machine         // beside the nodes; at most 15
 	Settings     map[string]string // of the daemons, beyond what the cluster itself needs
 	StatusDelay  *sandbox.Delay    // nil: a real kubelet's
 	Seed         uint64            // of the kubelets' delays and the VPC's choices

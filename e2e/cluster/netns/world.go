@@ -72,9 +72,9 @@ func (o Options) subnet(i int) netip.Prefix {
 // nodeAddress is the node's own.
 func (o Options) nodeAddress(i int) netip.Addr { return tenth(o.subnet(i)) }
 
-// machineSubnet is the i-th machine's: a /20, which has room for prefixes, from 10.0.128.0 on.
+// machineSubnet is the i-th machine's: a /21, which has room for prefixes, from 10.0.128.0 on.
 func machineSubnet(i int) netip.Prefix {
-	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(128 + i<<4), 0}), 20)
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(128 + i<<3), 0}), 21)
 }
 
 // public is the public address of the i-th instance.
