@@ -98,6 +98,30 @@ func TestTwoAtOnceBuildOnce(t *testing.T) {
 	}
 }
 
+// The incumbent's programs have a variable and a folder of the cache of their own.
+func TestTheIncumbentIsASetOfItsOwn(t *testing.T) {
+	cache := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", cache)
+	t.Setenv(Var, t.TempDir()) // the other set's
+	t.Setenv(IncumbentVar, "")
+	const module = "../incumbent"
+	key, err := cacheKey(context.Background(), module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := filepath.Join(cache, "vpc-cni", "incumbent", key)
+	place(t, want, "aws-k8s-agent", "routed-eni-cni-plugin", "egress-cni-plugin", "portmap", "grpc-health-probe")
+	if got, err := Incumbent().Ensure(context.Background(), module, io.Discard); err != nil || got != want {
+		t.Errorf("Ensure = %q, %v, want %q", got, err, want)
+	}
+	dir := t.TempDir()
+	place(t, dir, "aws-k8s-agent")
+	t.Setenv(IncumbentVar, dir)
+	if _, err := Incumbent().Ensure(context.Background(), module, io.Discard); err == nil || !strings.Contains(err.Error(), IncumbentVar+"="+dir) {
+		t.Errorf("error = %v, want one that names %s and %s", err, IncumbentVar, dir)
+	}
+}
+
 func TestTheServerIsStampedWithItsModulesVersion(t *testing.T) {
 	flags, err := versionFlags(context.Background(), module)
 	if err != nil {

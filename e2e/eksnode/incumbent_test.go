@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +94,7 @@ func (w *world) attachesAndReleases() {
 	}
 	full.del()
 	distinct(w.t, pods)
+	n.followsGroups()
 	for _, p := range pods {
 		p.del()
 	}
@@ -104,9 +106,31 @@ func (w *world) attachesAndReleases() {
 			w.t.Errorf("%d successful %s, want 2", count, action)
 		}
 	}
+	w.say("deleting them took %d requests: it waits 2 s after the detach, and EC2 refuses as long as the ENI is detaching", len(n.requests("DeleteNetworkInterface")))
 	if again := n.add(); again.device() != 0 {
 		w.t.Errorf("a later pod has its address from device %d", again.device())
 	}
+}
+
+// followsGroups: the other ENIs get the security groups of the primary one within half a minute.
+func (n *node) followsGroups() {
+	n.w.t.Helper()
+	enis := n.enis()
+	check(n.w.t, n.w.Operate(n.w.t.Context(), "/enis/modify", map[string]any{"eni": enis[0].ID, "groups": []string{"nodes", "default"}}))
+	want := n.enis()[0].Groups
+	if slices.Equal(want, enis[1].Groups) {
+		n.w.t.Fatal("no group has changed: nothing is proved")
+	}
+	began := time.Now()
+	n.w.eventually("the primary ENI's security groups on all ENIs", func() error {
+		for _, e := range n.enis() {
+			if !slices.Equal(e.Groups, want) {
+				return fmt.Errorf("those of %s are %v, want %v", e.ID, e.Groups, want)
+			}
+		}
+		return nil
+	})
+	n.w.say("the primary ENI has another security group: %.0f s later the other two have it (it looks every 30 s)", time.Since(began).Seconds())
 }
 
 // podsOnTwoNodes: pods on the second ENI of one node and on the primary one of the other, and then a restart with both.

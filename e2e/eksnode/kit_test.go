@@ -56,6 +56,9 @@ func (f *facts) show(t *testing.T) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "\n  what the incumbent does:\n")
 	for _, name := range f.cases {
+		if len(f.lines[name]) == 0 {
+			continue // not run
+		}
 		fmt.Fprintf(&out, "    %s\n", name)
 		for _, line := range f.lines[name] {
 			fmt.Fprintf(&out, "      - %s\n", line)
@@ -78,8 +81,28 @@ func boot(t *testing.T, instanceTypes ...string) *world {
 	eks, err := eksnode.Join(t.Context(), c)
 	check(t, err)
 	told := &facts{lines: map[string][]string{}}
-	t.Cleanup(func() { told.show(t) }) // after the cases, which are parallel
-	return &world{Cluster: c, t: t, eks: eks, logs: logs, told: told}
+	w := &world{Cluster: c, t: t, eks: eks, logs: logs, told: told}
+	t.Cleanup(func() { // after the cases, which are parallel
+		told.show(t)
+		w.refusals()
+	})
+	return w
+}
+
+// refusals fails for every request that EC2 refused but for those that a fault or EC2's own pace explains: what the incumbent
+// asks, real EC2 grants.
+func (w *world) refusals() {
+	all, err := w.Journal(context.Background(), 0)
+	check(w.t, err)
+	actions := map[string]int{}
+	for _, r := range all {
+		actions[r.Action]++
+		detaching := r.Action == "DeleteNetworkInterface" && r.Code == "InvalidParameterValue" // it waits two seconds before it deletes
+		if r.Code != "" && r.Code != "RequestLimitExceeded" && !detaching {
+			w.t.Errorf("EC2 refuses %s %v: %s", r.Action, r.Params, r.Code)
+		}
+	}
+	w.t.Logf("%d EC2 requests: %v", len(all), actions)
 }
 
 // logsVar names a folder in which the logs stay.

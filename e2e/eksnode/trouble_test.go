@@ -131,12 +131,25 @@ func (w *world) throttledLater(n *node) {
 
 // TestIncumbentWithLateMetadata: the instance metadata are behind EC2.
 func TestIncumbentWithLateMetadata(t *testing.T) {
-	w := boot(t, "t3.small", "t3.small")
+	w := boot(t, "t3.small", "t3.small", "t3.small")
 	waits, believes := w.node(0, map[string]string{"WARM_ENI_TARGET": "0"}), w.node(1, map[string]string{"WARM_ENI_TARGET": "0"})
 	waits.start()
 	believes.start()
+	w.try("MetadataThatRefuseRequests", false, (*world).refusingMetadata)
 	w.try("AnENIThatIsNotListedYet", false, func(w *world) { w.notListedYet(waits) })
 	w.try("AddressesThatAreStillListed", false, func(w *world) { w.stillListed(believes) })
+}
+
+// refusingMetadata: the instance metadata answer five requests a second, and the others with 503.
+func (w *world) refusingMetadata() {
+	n := w.node(2, nil)
+	check(w.t, w.Operate(w.t.Context(), "/metadata/limit", map[string]any{"perSecond": 5, "burst": 10}))
+	began := time.Now()
+	n.start()
+	took := time.Since(began)
+	check(w.t, w.Operate(w.t.Context(), "/metadata/limit", map[string]any{}))
+	w.say("metadata that answer five requests a second: it serves %.1f s after its start", took.Seconds())
+	n.add()
 }
 
 func (w *world) lag(d time.Duration) {
