@@ -32,6 +32,8 @@ type world struct {
 	eks  *eksnode.Cluster
 	logs string
 	told *facts
+
+	expected string // code with which EC2 refuses something here
 }
 
 // facts are what the cases have seen, to be shown case by case: they run side by side.
@@ -70,12 +72,18 @@ func (f *facts) show(t *testing.T) {
 // boot boots machines of these instance types; the i-th is machine(i).
 func boot(t *testing.T, instanceTypes ...string) *world {
 	t.Helper()
+	return bootWith(t, nil, instanceTypes...)
+}
+
+// bootWith is boot with lags of the VPC's views.
+func bootWith(t *testing.T, lags map[string]string, instanceTypes ...string) *world {
+	t.Helper()
 	var machines []netns.Machine
 	for i, of := range instanceTypes {
 		machines = append(machines, netns.Machine{Name: machine(i), InstanceType: of})
 	}
 	logs := filepath.Join(cmp.Or(os.Getenv(logsVar), t.TempDir()), t.Name())
-	c, err := netns.Start(t.Context(), netns.Options{Logs: logs, Machines: machines, Out: t.Output()})
+	c, err := netns.Start(t.Context(), netns.Options{Logs: logs, Machines: machines, Lags: lags, Out: t.Output()})
 	check(t, err)
 	t.Cleanup(func() { check(t, c.Stop(context.Background())) })
 	eks, err := eksnode.Join(t.Context(), c)
@@ -89,8 +97,8 @@ func boot(t *testing.T, instanceTypes ...string) *world {
 	return w
 }
 
-// refusals fails for every request that EC2 refused but for those that a fault or EC2's own pace explains: what the incumbent
-// asks, real EC2 grants.
+// refusals fails for every request that EC2 refused, but for what a case expects, for throttling, which is a fault, and for
+// deletes while EC2 still detaches: what the incumbent asks, real EC2 grants.
 func (w *world) refusals() {
 	all, err := w.Journal(context.Background(), 0)
 	check(w.t, err)
@@ -98,7 +106,7 @@ func (w *world) refusals() {
 	for _, r := range all {
 		actions[r.Action]++
 		detaching := r.Action == "DeleteNetworkInterface" && r.Code == "InvalidParameterValue" // it waits two seconds before it deletes
-		if r.Code != "" && r.Code != "RequestLimitExceeded" && !detaching {
+		if r.Code != "" && r.Code != "RequestLimitExceeded" && r.Code != w.expected && !detaching {
 			w.t.Errorf("EC2 refuses %s %v: %s", r.Action, r.Params, r.Code)
 		}
 	}
@@ -265,8 +273,19 @@ func (p *pod) device() int {
 	return -1
 }
 
-// answers tells whether an address answers a ping from a namespace within some seconds.
+// How long an answer is waited for: one that is to come, and one that is not.
+const (
+	answerWithin = 20 * time.Second
+	silence      = 3 * time.Second
+)
+
+// answers tells whether an address answers pings from a namespace.
 func (w *world) answers(from *netlab.Namespace, to netip.Addr) bool {
+	w.t.Helper()
+	return w.answersWithin(answerWithin, from, to)
+}
+
+func (w *world) answersWithin(within time.Duration, from *netlab.Namespace, to netip.Addr) bool {
 	w.t.Helper()
 	var conn net.PacketConn
 	check(w.t, from.Do(func() (err error) {
@@ -275,7 +294,7 @@ func (w *world) answers(from *netlab.Namespace, to netip.Addr) bool {
 	}))
 	prober := ping.NewProber(conn)
 	defer func() { check(w.t, prober.Close()) }()
-	const within, every = 5 * time.Second, 100 * time.Millisecond
+	const every = 100 * time.Millisecond
 	ctx, cancel := context.WithTimeout(w.t.Context(), within)
 	defer cancel()
 	train := prober.Start(ctx, to, every)

@@ -196,7 +196,7 @@ func (w *world) stillListed(n *node) {
 	}
 	peer, err := w.Machine(machine(0))
 	check(w.t, err)
-	reached := w.answers(p.Network(), peer.Address)
+	reached := w.answersWithin(silence, p.Network(), peer.Address)
 	state, err := w.State(w.t.Context())
 	check(w.t, err)
 	w.say("EC2 has taken %v away, the metadata list them: after a restart a pod gets %s, and its packets are lost (%d at the source check)",
@@ -204,4 +204,45 @@ func (w *world) stillListed(n *node) {
 	if reached || state.Drops["source-check"] == 0 {
 		w.t.Errorf("a pod with an address that is not the node's is answered: %t, drops %v", reached, state.Drops)
 	}
+}
+
+// limitCode is EC2's for one ENI too many.
+const limitCode = "AttachmentLimitExceeded"
+
+// TestIncumbentWithPartialMetadata: a new ENI is in the metadata, but its device number is 0 for a while, as the primary one's. Seen
+// for seconds on EC2; ten, so that a slow machine sees it, too.
+func TestIncumbentWithPartialMetadata(t *testing.T) {
+	w := bootWith(t, map[string]string{"metadata-device": "10s"}, "t3.small")
+	w.expected = limitCode
+	w.try("ADeviceNumberThatIsLate", false, (*world).lateDevice)
+}
+
+// lateDevice: the agent takes the new ENI for the primary one, fails, forgets it and attaches the next; it finds both again at its
+// reconcile, a minute after its last change.
+func (w *world) lateDevice() {
+	n := w.node(0, map[string]string{"WARM_ENI_TARGET": "0"})
+	n.start()
+	const full = 3
+	n.addMany(full)
+	began := time.Now()
+	next := n.add()
+	took := time.Since(began)
+	beyond := 0
+	for _, r := range n.requests("AttachNetworkInterface") {
+		if r.Code == limitCode {
+			beyond++
+		}
+	}
+	w.say("device number 10 s late: the pod that needs one more ENI waits %.0f s; two more are attached, and %d times a fourth was made, refused (%s) and deleted",
+		took.Seconds(), beyond, limitCode)
+	if attached := n.done("AttachNetworkInterface"); attached != 2 {
+		w.t.Errorf("it attached %d ENIs, want 2", attached)
+	}
+	if beyond == 0 {
+		w.t.Error("it never asked for more ENIs than the instance type has")
+	}
+	if !w.answers(n.Network(), next.addr) {
+		w.t.Errorf("%s does not answer its own node", next.addr)
+	}
+	w.eventually("no ENI beside the attached ones", func() error { return n.has(full) })
 }

@@ -44,6 +44,7 @@ type Options struct {
 	Machines     []Machine         // beside the nodes; at most 15
 	Settings     map[string]string // of the daemons, beyond what the cluster itself needs
 	StatusDelay  *sandbox.Delay    // nil: a real kubelet's
+	Lags         map[string]string // of the VPC's views, in place of the usual ones: see scenario.LagNames
 	Seed         uint64            // of the kubelets' delays and the VPC's choices
 	Policy       cluster.Policy
 	Keys         string    // annotations that the policy agents read, joined by commas; "" is the AWS key

@@ -141,7 +141,7 @@ func TestCapacityIsTheInstanceTypes(t *testing.T) {
 
 func TestTheWorldIsOneThatFakeEC2Takes(t *testing.T) {
 	machines := []Machine{{"m-a", "t3.small"}, {"m-b", "m5.24xlarge"}, {"m-c", "c5.large"}, {"m-d", "t3.small"}, {"m-e", "t3.small"}, {"m-f", "t3.small"}, {"m-g", "t3.small"}}
-	for _, options := range []Options{{}, {Nodes: 3, InstanceType: "m5.24xlarge", Seed: 5}, {Machines: machines}, {Nodes: 2, Machines: machines}} {
+	for _, options := range []Options{{}, {Nodes: 3, InstanceType: "m5.24xlarge", Seed: 5}, {Machines: machines}, {Nodes: 2, Machines: machines, Lags: map[string]string{"metadata-leaves": "2s"}}} {
 		path := t.TempDir() + "/scenario.yaml"
 		if err := options.WithDefaults().writeWorld(path); err != nil {
 			t.Fatal(err)

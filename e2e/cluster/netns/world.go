@@ -119,7 +119,7 @@ func (o Options) world() map[string]any {
 		add(m.Name, m.InstanceType, machineSubnet(i))
 	}
 	return map[string]any{
-		"seed": o.Seed,
+		"seed": o.Seed, "lags": o.Lags,
 		"vpc": map[string]any{
 			"cidrs": []string{"10.0.0.0/16"}, "subnets": subnets,
 			"securityGroups": []map[string]any{{"name": "nodes"}},
