@@ -1,7 +1,6 @@
 package eksnode_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -24,7 +23,19 @@ func TestIncumbent(t *testing.T) {
 	w.try("SecurityGroupsForPods", true, (*world).asksForATrunk)
 }
 
+// outside tells what of the incumbent's paths there is on the machine, and since when.
+func outside() string {
+	var seen []string
+	for _, path := range []string{"/host", "/host/var/log/aws-routed-eni/ipamd.log", "/run/aws-node", "/etc/cni", "/opt/cni/bin/aws-cni", "/var/log/aws-routed-eni"} {
+		if info, err := os.Stat(path); err == nil {
+			seen = append(seen, fmt.Sprint(path, info.Size(), info.ModTime()))
+		}
+	}
+	return fmt.Sprint(seen)
+}
+
 func (w *world) bootsAndServes() {
+	before := outside()
 	n := w.node(0, nil)
 	began := time.Now()
 	n.start()
@@ -41,10 +52,8 @@ func (w *world) bootsAndServes() {
 	if tag := n.enis()[0].Tags["node.k8s.amazonaws.com/instance_id"]; tag != n.enis()[0].Attachment.InstanceID {
 		w.t.Errorf("the primary ENI is tagged for instance %q", tag)
 	}
-	for _, path := range []string{"/host", "/run/aws-node", "/opt/cni/bin/aws-cni", "/var/log/aws-routed-eni"} {
-		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-			w.t.Errorf("%s is seen outside the node: %v", path, err)
-		}
+	if after := outside(); after != before {
+		w.t.Errorf("the machine's own files have changed from %s to %s", before, after)
 	}
 	p := n.add()
 	if !n.enis()[0].Holds(p.addr) {
