@@ -33,7 +33,9 @@ type world struct {
 	logs string
 	told *facts
 
-	expected string // code with which EC2 refuses something here
+	expected  string          // code with which EC2 refuses something here
+	attaching *sync.WaitGroup // cases that still attach ENIs
+	settle    func()          // of a case that does: it will attach no more
 }
 
 // facts are what the cases have seen, to be shown case by case: they run side by side.
@@ -89,7 +91,7 @@ func bootWith(t *testing.T, lags map[string]string, instanceTypes ...string) *wo
 	eks, err := eksnode.Join(t.Context(), c)
 	check(t, err)
 	told := &facts{lines: map[string][]string{}}
-	w := &world{Cluster: c, t: t, eks: eks, logs: logs, told: told}
+	w := &world{Cluster: c, t: t, eks: eks, logs: logs, told: told, attaching: &sync.WaitGroup{}}
 	t.Cleanup(func() { // after the cases, which are parallel
 		told.show(t)
 		w.refusals()
@@ -125,20 +127,25 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// try runs a case as a subtest, side by side with others if that is asked for.
-func (w *world) try(name string, parallel bool, run func(*world)) {
+// try runs a case as a subtest, side by side with the others. The delays of the VPC are everybody's: a case that attaches ENIs says
+// so, and one that changes delays waits (settled) for the end of those.
+func (w *world) try(name string, attaches bool, run func(*world)) {
 	w.told.cases = append(w.told.cases, name)
 	w.t.Run(name, func(t *testing.T) {
-		if parallel {
-			t.Parallel()
+		c := w.of(t)
+		if attaches {
+			w.attaching.Add(1)
+			c.settle = sync.OnceFunc(w.attaching.Done)
+			t.Cleanup(c.settle)
 		}
-		run(w.of(t))
+		t.Parallel()
+		run(c)
 	})
 }
 
 // of is the world for a subtest.
 func (w *world) of(t *testing.T) *world {
-	return &world{Cluster: w.Cluster, t: t, eks: w.eks, logs: w.logs, told: w.told}
+	return &world{Cluster: w.Cluster, t: t, eks: w.eks, logs: w.logs, told: w.told, attaching: w.attaching}
 }
 
 // node is a node under test.
