@@ -49,7 +49,7 @@ e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' 
 	  $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | tee build/e2e.log
 	@grep -q 'Ran [1-9][0-9]* of' build/e2e.log || { echo "no spec matches LABELS='$(LABELS)' FOCUS='$(FOCUS)'; labels: $$(grep -rhoE 'Label\([^)]*\)' e2e/suites | grep -oE '"[a-z-]+"' | sort -u | tr '\n' ' ')" >&2; exit 1; }
 
-incumbent: tools build ## run the CNI that EKS ships, unmodified, on the fake (2 minutes; the first time builds it, 3 to 5; logs in build/incumbent)
+incumbent: tools build ## run the CNI that EKS ships, unmodified, on the fake (3 minutes; the first time builds it, 3 to 5; logs in build/incumbent)
 	@$(ASSETS) && $(INCUMBENT) && INCUMBENT_LOGS="$(CURDIR)/build/incumbent" \
 	  $(STEP) --last "the incumbent on simulated nodes" go test -count=1 -v -timeout 20m ./e2e/eksnode
 
@@ -76,7 +76,7 @@ conformance: ## the fake EC2 against the real SDK: every pair of action and erro
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')
 
-clean: ## remove build/ (the cached kube-apiserver and etcd stay)
+clean: ## remove build/ (the cached kube-apiserver, etcd and incumbent stay)
 	@rm -rf build
 
 # The programs need none of these; tests compare with what ip and nft say, and the incumbent execs iptables.
