@@ -115,7 +115,9 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 		return nil, err
 	}
 	answers := newAnswers(func(answer pool.Answer) { d.loop.Answered(answer) })
-	if d.annotation, err = newAnnotation(settings, answers, annotationReporting{log.With("part", "annotate"), d.metrics, o}); err != nil {
+	if d.annotation, err = newAnnotation(settings, answers, annotationReporting{
+		log.With("part", "annotate"), d.metrics, o, func(ctx context.Context, claims []pool.Claim) { d.loop.Claimed(ctx, claims) },
+	}); err != nil {
 		return nil, err
 	}
 	d.loop = reconcile.New(reconcile.Config{
@@ -137,8 +139,9 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 		Logger:    log.With("part", "reconcile"),
 		Seam:      counted(d.metrics),
 		Ended:     func(pool.Ended) { d.metrics.Deleted("evidence") },
+		Taken:     d.taken,
 	})
-	d.figures.loop, d.figures.pending = d.loop, d.annotation.pending
+	d.figures.loop, d.figures.annotation = d.loop, d.annotation
 	d.serveWith(answers)
 	return d, nil
 }
@@ -170,6 +173,14 @@ func (d *daemon) event(reason, message string) {
 	if d.annotation != nil && d.annotation.events != nil {
 		d.annotation.events.Warn(reason, message)
 	}
+}
+
+// taken tells of an address that a pod had to get although another one still names it: a policy engine may apply the other
+// one's rules to it.
+func (d *daemon) taken(t pool.Taken) {
+	d.log.Warn("address given out that another pod still names", "addr", t.Addr, "pod", t.Pod.Namespace+"/"+t.Pod.Name, "named_by", t.By)
+	d.event("AddressStillNamed", fmt.Sprintf("%s was given to pod %s/%s although %s still names it: no other address was free. "+
+		"A policy engine may take one for the other until that changes. Give the node more addresses (WARM_IP_TARGET, a larger subnet), or see why clears are late", t.Addr, t.Pod.Namespace, t.Pod.Name, t.By))
 }
 
 // counted is the loop's seam in the daemon: effects run as they are, and are counted.

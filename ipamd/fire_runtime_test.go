@@ -207,7 +207,7 @@ func (f *fire) user() string { return "daemon-of-" + f.nodeName }
 func (f *fire) grant() {
 	f.t.Helper()
 	role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 	}}
 	role.Name = f.nodeName

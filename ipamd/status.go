@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
@@ -22,10 +23,10 @@ const (
 
 // figures computes the gauges from the loop's state.
 type figures struct {
-	loop    *reconcile.Loop
-	maxENI  int // MAX_ENI; 0 or less: the instance type's limit
-	pending func() int
-	lock    *nodeLock
+	loop       *reconcile.Loop
+	maxENI     int // MAX_ENI; 0 or less: the instance type's limit
+	annotation *annotation
+	lock       *nodeLock
 }
 
 func (f *figures) read() (introspect.Figures, bool) {
@@ -38,7 +39,8 @@ func (f *figures) read() (introspect.Figures, bool) {
 	figures := count(status.Pool, f.maxENI)
 	figures.Waiting = len(status.Waiting)
 	figures.AnnotationsOwned = len(status.Pool.Records)
-	figures.AnnotationsPending = f.pending()
+	figures.NamedElsewhere = status.Pool.TookClearing + status.Pool.TookClaimed
+	f.annotation.show(&figures)
 	figures.StateTrouble = map[string]bool{
 		"load": status.Errors.Load != "", "save": status.Errors.Save != "", "lock": f.lock.problem() != "",
 	}
@@ -89,9 +91,14 @@ type statusPage struct {
 }
 
 type annotationPage struct {
-	On      bool
-	Keys    []string
-	Pending int
+	On         bool
+	Keys       []string
+	Joined     []string `json:",omitempty"` // those of Keys that hold all of a pod's addresses
+	Owned      int      // while it is not 0, the permission to patch pods is needed
+	Pending    int
+	Overdue    int               // clears not done after ten minutes
+	OldestWait string            `json:",omitempty"` // age of the oldest pending
+	Pass       annotate.Progress // over the node's pods, at the daemon's start
 }
 
 func (d *daemon) statusPage(ctx context.Context) (any, error) {
@@ -100,8 +107,16 @@ func (d *daemon) statusPage(ctx context.Context) (any, error) {
 		return nil, err
 	}
 	page := statusPage{Status: status, LockError: d.lock.problem(), Annotations: annotationPage{
-		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Pending: d.annotation.pending(),
+		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Joined: d.settings.AnnotateAll, Owned: len(status.Pool.Records),
+		Pending: d.annotation.pending(),
 	}}
+	if writer := d.annotation.writer; writer != nil {
+		page.Annotations.Overdue, _ = writer.Overdue()
+		page.Annotations.Pass = writer.Progress()
+		if age := writer.Oldest(); age > 0 {
+			page.Annotations.OldestWait = age.Round(time.Millisecond).String()
+		}
+	}
 	page.Warnings = d.host.Warnings()
 	dump, err := d.host.Dump(ctx)
 	if err != nil {

@@ -14,26 +14,26 @@ import (
 // only a second refusal of the very same patch, with a reading between that shows nothing to fail on, is the server's word.
 type refusals struct {
 	uid   string
-	keys  []string
+	held  []annotation
 	reply reply
 	times int
 }
 
-func (f *refusals) same(uid string, keys []string) bool {
-	return f.times > 0 && f.uid == uid && slices.Equal(f.keys, keys)
+func (f *refusals) same(uid string, held []annotation) bool {
+	return f.times > 0 && f.uid == uid && slices.Equal(f.held, held)
 }
 
-func (f *refusals) note(uid string, keys []string, answer reply) {
-	if !f.same(uid, keys) {
+func (f *refusals) note(uid string, held []annotation, answer reply) {
+	if !f.same(uid, held) {
 		f.times = 0
 	}
-	f.uid, f.keys, f.reply = uid, keys, answer
+	f.uid, f.held, f.reply = uid, held, answer
 	f.times++
 }
 
 // final tells whether the server will not take a patch that a reading says it should.
-func (f *refusals) final(uid string, keys []string) bool {
-	if !f.same(uid, keys) || f.reply.class != refused {
+func (f *refusals) final(uid string, held []annotation) bool {
+	if !f.same(uid, held) || f.reply.class != refused {
 		return false
 	}
 	return f.reply.code != http.StatusUnprocessableEntity || f.times > 1
@@ -49,7 +49,8 @@ func (f *refusals) final(uid string, keys []string) bool {
 func (r *run) empty(ctx context.Context) {
 	var rest []judgement // of keys that are not (any more) the owner's
 	var refusals refusals
-	target := r.keys()
+	r.glance() // for the UID of a static pod's mirror
+	target := r.wanted(r.keys())
 	if r.uid == "" || r.look {
 		target = nil
 	}
@@ -59,7 +60,7 @@ func (r *run) empty(ctx context.Context) {
 			switch answer.class {
 			case done:
 				r.judged = rest
-				r.judge(target, pool.VerdictDone, reasonOK)
+				r.judge(keysOf(target), pool.VerdictDone, reasonOK)
 				return
 			case gone:
 				r.notFound()
@@ -82,7 +83,7 @@ func (r *run) empty(ctx context.Context) {
 			return
 		case refusals.final(r.uid, target):
 			r.judged = rest
-			r.judge(target, pool.VerdictRefused, refusals.reply.reason)
+			r.judge(keysOf(target), pool.VerdictRefused, refusals.reply.reason)
 			return
 		}
 	}
@@ -92,12 +93,19 @@ func (r *run) empty(ctx context.Context) {
 // remove takes the keys away that hold the owner's value, once the pod's status has an address: until then the annotation
 // is what a policy engine knows the pod by. A pod that is being deleted keeps them, because a key that vanishes says nothing
 // to a reader; its DEL will set "".
+//
+// What the watch or an earlier request of the run shows is enough to wait, and to try: the patch fails where it is out of
+// date. That nothing is left to remove, only the server's own word says.
 func (r *run) remove(ctx context.Context, keys []string) {
 	var refusals refusals
+	pod := r.known(keys)
 	for range rounds {
-		pod, ok := r.subject(ctx)
-		if !ok {
-			return
+		if pod == nil {
+			read, ok := r.subject(ctx)
+			if !ok {
+				return
+			}
+			pod = read
 		}
 		ours, rest := r.ours(pod, keys), r.foreign(pod, keys)
 		if len(ours) == 0 {
@@ -113,9 +121,10 @@ func (r *run) remove(ctx context.Context, keys []string) {
 			return
 		}
 		answer := r.patch(ctx, opRemove, ours)
+		pod = nil
 		switch answer.class {
 		case done:
-			r.judge(ours, pool.VerdictDone, reasonOK)
+			r.judge(keysOf(ours), pool.VerdictDone, reasonOK)
 			r.judged = append(r.judged, rest...)
 			return
 		case gone:
@@ -129,6 +138,18 @@ func (r *run) remove(ctx context.Context, keys []string) {
 		}
 	}
 	r.retry(reply{class: busy, reason: reasonConflict})
+}
+
+// known gives the pod as it is known without another request, nil if that is not enough: as the run's own patch left it, or
+// as the watch shows it with something to remove.
+func (r *run) known(keys []string) *corev1.Pod {
+	if r.seenPod != nil {
+		return r.seenPod
+	}
+	if pod := r.glance(); pod != nil && !r.look && len(r.ours(pod, keys)) > 0 {
+		return pod
+	}
+	return nil
 }
 
 // notYet says what a removal must wait for, nil if nothing.
@@ -150,7 +171,7 @@ func (r *run) foreign(pod *corev1.Pod, keys []string) []judgement {
 		value, there := pod.Annotations[key]
 		j := judgement{keys: []string{key}, verdict: pool.VerdictGone, reason: reasonValue}
 		switch {
-		case there && value == r.record.Addr.String():
+		case there && r.w.owned(r.record, value):
 			continue
 		case r.record.Wish == pool.WishPresent: // a stale key: not ours is all that is wished
 			j.verdict, j.reason = pool.VerdictDone, reasonOK

@@ -11,6 +11,7 @@ func (w *Writer) fold(p *pod, t task, r *run) []pool.Answer {
 	owner := t.record.Owner
 	now := w.now()
 	p.sets[owner.Addr] += r.sets
+	p.floor = max(p.floor, r.newest)
 	// The last request of the run is the youngest: counting from its end is on the safe side.
 	if r.doubtSet {
 		p.doubts = append(p.doubts, doubt{owner, true, now.Add(w.settle)})
@@ -25,6 +26,8 @@ func (w *Writer) fold(p *pod, t task, r *run) []pool.Answer {
 	if r.uid != "" {
 		e.uid = r.uid
 	}
+	e.drifted = false
+	w.visited(e)
 	if r.seen && p.sets[owner.Addr] == 1 {
 		p.settle(owner) // the only set that there ever was has been carried out
 	}

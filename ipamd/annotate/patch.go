@@ -6,16 +6,19 @@ import (
 	"strings"
 )
 
-// mergePatch sets all keys to value on the pod with this UID. Another UID makes the API server answer 422 with cause field
+// annotation is a key with a value that it has or is to have.
+type annotation struct{ key, value string }
+
+// mergePatch sets annotations on the pod with this UID. Another UID makes the API server answer 422 with cause field
 // metadata.uid, so a pod that was replaced under its name stays untouched without a read before.
-func mergePatch(uid string, keys []string, value string) ([]byte, error) {
+func mergePatch(uid string, wanted []annotation) ([]byte, error) {
 	type metadata struct {
 		UID         string            `json:"uid"`
 		Annotations map[string]string `json:"annotations"`
 	}
-	values := make(map[string]string, len(keys))
-	for _, key := range keys {
-		values[key] = value
+	values := make(map[string]string, len(wanted))
+	for _, a := range wanted {
+		values[a.key] = a.value
 	}
 	body, err := json.Marshal(struct {
 		Metadata metadata `json:"metadata"`
@@ -33,22 +36,22 @@ type step struct {
 	Value *string `json:"value,omitempty"` // a pointer, because "" must be sent
 }
 
-// clearPatch empties the keys, provided that the pod has this UID and every key still has the value.
-func clearPatch(uid string, keys []string, value string) ([]byte, error) {
+// clearPatch empties the keys, provided that the pod has this UID and every key still has its value.
+func clearPatch(uid string, held []annotation) ([]byte, error) {
 	empty := ""
-	return guardedPatch(uid, keys, value, step{Op: "replace", Value: &empty})
+	return guardedPatch(uid, held, step{Op: "replace", Value: &empty})
 }
 
 // removePatch removes the keys under the same proviso.
-func removePatch(uid string, keys []string, value string) ([]byte, error) {
-	return guardedPatch(uid, keys, value, step{Op: "remove"})
+func removePatch(uid string, held []annotation) ([]byte, error) {
+	return guardedPatch(uid, held, step{Op: "remove"})
 }
 
-func guardedPatch(uid string, keys []string, value string, change step) ([]byte, error) {
+func guardedPatch(uid string, held []annotation, change step) ([]byte, error) {
 	steps := []step{{Op: "test", Path: "/metadata/uid", Value: &uid}}
-	for _, key := range keys {
-		change.Path = "/metadata/annotations/" + escapePointer(key)
-		steps = append(steps, step{Op: "test", Path: change.Path, Value: &value}, change)
+	for _, a := range held {
+		change.Path = "/metadata/annotations/" + escapePointer(a.key)
+		steps = append(steps, step{Op: "test", Path: change.Path, Value: &a.value}, change)
 	}
 	body, err := json.Marshal(steps)
 	if err != nil {

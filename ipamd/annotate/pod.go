@@ -22,6 +22,7 @@ func nameOf(record pool.Annotation) podName {
 type pod struct {
 	entries map[pool.Owner]*entry
 	doubts  []doubt
+	floor   uint64             // resource version of the newest answer: what a watch shows of an older one is out of date
 	sets    map[netip.Addr]int // how many sets of an address may have been carried out
 }
 
@@ -72,6 +73,16 @@ type entry struct {
 	hurried  bool            // was brought forward since its last turn
 	refused  bool            // a clear that was answered as refused
 	told     map[string]bool // reasons of Pending
+
+	entered  time.Time // when the present wish came here
+	blocked  string    // reason why no request was made: the watch shows when it ends
+	gone     bool      // the watch has shown the API object's deletion
+	visible  bool      // the watch has shown the value
+	drifted  bool      // the watch has shown another value than the written one
+	repairs  int       // how often it was written again, lately
+	repaired time.Time
+	held     bool // waits for the watch to begin
+	visit    bool // not visited yet in the present pass
 }
 
 // resting tells whether nothing is to be done.
@@ -79,7 +90,11 @@ func (e *entry) resting() bool { return e.due.IsZero() }
 
 // replace takes a newer record of the same owner.
 func (e *entry) replace(record pool.Annotation, fresh bool, due time.Time) {
+	if e.record.Wish != record.Wish || !e.record.Since.Equal(record.Since) {
+		e.visible = false
+	}
 	e.record, e.fresh = record, fresh
+	e.blocked, e.drifted = "", false
 	e.version++
 	e.written, e.answered = false, false
 	e.failures = 0
@@ -170,7 +185,11 @@ func (p *pod) superseded(e *entry) bool {
 func (p *pod) task(e *entry, now time.Time) task {
 	t := task{
 		record: e.record, version: e.version, uid: e.uid,
-		written: e.written && !e.answered, look: e.answered, superseded: p.superseded(e),
+		written: e.written && !e.answered, look: e.answered && !e.drifted, superseded: p.superseded(e),
+		floor: p.floor, gone: e.gone,
+	}
+	if p.expire(now); len(p.doubts) > 0 {
+		t.floor, t.look = unusable, e.answered
 	}
 	if t.uid == "" {
 		t.uid = e.record.Pod.UID

@@ -73,7 +73,7 @@ func (w *Writer) foldRefused(p *pod, e *entry, r *run) []pool.Answer {
 // younger counts the refused clears that began after e's.
 func (w *Writer) younger(e *entry) int {
 	count := 0
-	for _, p := range w.pods {
+	for _, p := range w.known {
 		for _, o := range p.entries {
 			if o != e && o.refused && o.newer(e) {
 				count++
@@ -93,6 +93,10 @@ func (w *Writer) putOff(e *entry, why reply) {
 	}
 	e.due = now.Add(w.delay(why, e.failures))
 	e.failures++
+	e.blocked = ""
+	if why.class == waiting || why.class == distant {
+		e.blocked = why.reason
+	}
 	e.turn, e.hurried = time.Time{}, false
 	if persons {
 		e.turn = e.due
@@ -105,7 +109,7 @@ func (w *Writer) putOff(e *entry, why reply) {
 func (w *Writer) hurry() []podName {
 	now := w.now()
 	var names []podName
-	for name, p := range w.pods {
+	for name, p := range w.known {
 		for _, e := range p.entries {
 			if e.waitsForTurn(now) {
 				names = append(names, name)
@@ -117,8 +121,8 @@ func (w *Writer) hurry() []podName {
 		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 	})
 	for _, name := range names {
-		due := now.Add(w.pass.ReserveN(now, 1).DelayFrom(now))
-		for _, e := range w.pods[name].entries {
+		due := w.nextInPass(now)
+		for _, e := range w.known[name].entries {
 			if e.waitsForTurn(now) {
 				e.hurried, e.due = true, earlier(due, e.turn)
 			}

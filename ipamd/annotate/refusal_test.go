@@ -62,8 +62,8 @@ func TestA23RefusedClearIsCarriedOutWhenItIsAllowedAgain(t *testing.T) {
 				after(time.Hour)
 				b.expect("empty done ok")
 				b.holds("p", "")
-				if b.w.Pending() != 0 || len(b.w.pods) != 0 {
-					b.t.Errorf("something is left: %d pending, %d pods", b.w.Pending(), len(b.w.pods))
+				if b.w.Pending() != 0 || len(b.w.known) != 0 {
+					b.t.Errorf("something is left: %d pending, %d pods", b.w.Pending(), len(b.w.known))
 				}
 			})
 		})

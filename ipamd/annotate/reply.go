@@ -51,6 +51,8 @@ const (
 	reasonNoStatus     = "nostatus"    // the status has no address yet
 	reasonTerminating  = "terminating" // to be cleared at DEL, not removed
 	reasonAbandoned    = "abandoned"   // refused for so long, or so often, that it is given up
+	reasonContested    = "contested"   // somebody else keeps changing the value
+	reasonOverdue      = "overdue"     // a clear that is not done after ten minutes
 	reasonUnsettled    = "unsettled"   // an earlier request may yet be carried out
 )
 

@@ -1,6 +1,7 @@
 package annotate
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -41,6 +42,8 @@ func advice(reason string) (event, text string) {
 		return "PodAnnotationThrottled", "the API server throttles the pod-IP annotation: check its priority and fairness settings"
 	case reasonAbandoned:
 		return "PodAnnotationAbandoned", "the API server refused for long to clear the pod-IP annotation of a sandbox that has ended: its pod names an address that may be another pod's now. Delete the pod or its annotation"
+	case reasonContested:
+		return "PodAnnotationContested", "somebody else keeps changing or removing the pod-IP annotation: it is written again, ever more slowly. Find who writes it (managedFields of the pod say), or take the key off ANNOTATE_POD_IP_KEYS"
 	case reasonServer, reasonTimeout, reasonUnreachable:
 		return "PodAnnotationDelayed", "the API server does not answer: pod-IP annotations are late and will be caught up"
 	}
@@ -62,6 +65,18 @@ func (r *report) trouble(record pool.Annotation, why reply, failures int) {
 		message += " (" + why.err.Error() + ")"
 	}
 	r.event(event, message)
+}
+
+// overdue tells of clears that are not done long after their sandboxes have ended.
+func (r *report) overdue(count int, oldest pool.Annotation, age string) {
+	if !r.due(reasonOverdue) {
+		return
+	}
+	pod := oldest.Pod.Namespace + "/" + oldest.Pod.Name
+	message := fmt.Sprintf("%d pods still name the address of a sandbox that has ended, the oldest (%s, %s) for %s: other pods may be given these addresses now. "+
+		"See the reasons in vpccni_annotation_requests_total and /v1/status; delete the pods or their pod-IP annotations if they stay", count, pod, oldest.Addr, age)
+	r.logger.Warn("pod-IP annotations not cleared in time", "count", count, "pod", pod, "addr", oldest.Addr, "age", age)
+	r.event("PodAnnotationClearOverdue", message)
 }
 
 func (r *report) due(reason string) bool {

@@ -29,6 +29,8 @@ type task struct {
 	version    uint64 // of the record
 	uid        string // of the API object; "" if unknown
 	look       bool   // read before writing: an earlier request is in doubt
+	floor      uint64 // resource version below which a glance at the watch is worth nothing
+	gone       bool   // the watch has shown the object's deletion
 	written    bool   // Keys are written and answered; only Stale is left
 	superseded bool   // a living sandbox of this pod has the same address
 }
@@ -51,6 +53,9 @@ type run struct {
 	w *Writer
 	task
 
+	seenPod *corev1.Pod // as the last request showed it, nil if none did
+	newest  uint64      // resource version that the run's requests have shown
+
 	judged []judgement
 	over   bool   // the whole record is judged, whatever requests are in doubt
 	wait   *reply // why it is not finished; nil when it is
@@ -69,6 +74,8 @@ func (w *Writer) execute(ctx context.Context, t task) *run {
 	switch {
 	case t.superseded:
 		r.end(pool.VerdictGone, reasonSuperseded)
+	case t.gone:
+		r.end(pool.VerdictGone, reasonNotFound)
 	case t.record.Wish == pool.WishPresent:
 		r.present(ctx)
 	case t.record.Wish == pool.WishEmpty:
@@ -103,8 +110,9 @@ const (
 	opRead   operation = "read"
 )
 
-// patch sends one patch and keeps account of what may be in the API afterwards.
-func (r *run) patch(ctx context.Context, op operation, keys []string) reply {
+// patch sends one patch and keeps account of what may be in the API afterwards. The annotations are those to be set, or those
+// that are there and are to go.
+func (r *run) patch(ctx context.Context, op operation, annotations []annotation) reply {
 	kind, encode := types.JSONPatchType, clearPatch
 	switch op {
 	case opSet:
@@ -112,14 +120,15 @@ func (r *run) patch(ctx context.Context, op operation, keys []string) reply {
 	case opRemove:
 		encode = removePatch
 	}
-	body, err := encode(r.uid, keys, r.record.Addr.String())
+	body, err := encode(r.uid, annotations)
 	if err != nil {
 		return reply{class: refused, reason: reasonInvalid, err: err}
 	}
 	answer := r.request(op, func() error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		_, err := r.w.api.Patch(ctx, r.record.Pod.Namespace, r.record.Pod.Name, kind, body)
+		pod, err := r.w.api.Patch(ctx, r.record.Pod.Namespace, r.record.Pod.Name, kind, body)
+		r.saw(pod)
 		return err
 	})
 	r.taken = r.taken || answer.class == done
@@ -144,6 +153,7 @@ func (r *run) read(ctx context.Context) (*corev1.Pod, reply) {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		pod, err = r.w.api.Get(ctx, r.record.Pod.Namespace, r.record.Pod.Name)
+		r.saw(pod)
 		return err
 	})
 	return pod, answer
@@ -178,16 +188,21 @@ func (r *run) subject(ctx context.Context) (pod *corev1.Pod, ok bool) {
 
 // owns tells whether pod is the API object of the record's pod, and learns the object's UID.
 func (r *run) owns(pod *corev1.Pod) bool {
-	own := r.record.Pod.UID
-	switch uid := string(pod.UID); {
-	case r.uid == "" && own == "", uid == r.uid, uid == own:
-		r.uid = uid
-	case own != "" && pod.Annotations[mirrorAnnotation] == own:
-		r.uid = uid
-	default:
+	if !isPodOf(r.record, r.uid, pod) {
 		return false
 	}
+	r.uid = string(pod.UID)
 	return true
+}
+
+// isPodOf tells whether pod is the API object of the record's pod; uid is the object's as far as it is known.
+func isPodOf(record pool.Annotation, uid string, pod *corev1.Pod) bool {
+	own := record.Pod.UID
+	switch is := string(pod.UID); {
+	case uid == "" && own == "", is == uid, is == own:
+		return true
+	}
+	return own != "" && pod.Annotations[mirrorAnnotation] == own
 }
 
 // notFound judges a record whose pod is not in the API. A static pod's mirror may still come: kubelet starts static pods
@@ -214,14 +229,24 @@ func staticUID(uid string) bool {
 	return true
 }
 
-// ours gives the keys that hold the owner's value.
-func (r *run) ours(pod *corev1.Pod, keys []string) []string {
-	var ours []string
+// saw takes what a request showed of the pod.
+func (r *run) saw(pod *corev1.Pod) {
+	if r.seenPod = pod; pod != nil {
+		r.newest = max(r.newest, version(pod))
+	}
+}
+
+// ours gives the keys that hold the owner's value, with the value.
+func (r *run) ours(pod *corev1.Pod, keys []string) []annotation {
+	var ours []annotation
 	for _, key := range keys {
-		if value, ok := pod.Annotations[key]; ok && value == r.record.Addr.String() {
-			ours = append(ours, key)
+		if value, ok := pod.Annotations[key]; ok && r.w.owned(r.record, value) {
+			ours = append(ours, annotation{key, value})
 		}
 	}
 	r.seen = r.seen || len(ours) > 0
 	return ours
 }
+
+// wanted gives the keys with the values that the record wants there, or that it left there.
+func (r *run) wanted(keys []string) []annotation { return r.w.wanted(r.record, keys) }

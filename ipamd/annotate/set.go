@@ -20,10 +20,19 @@ func (r *run) present(ctx context.Context) {
 }
 
 // set writes all keys at once and tells whether they are written. There is no read before it, unless the runtime did not
-// pass the pod's UID or an earlier request may have undone the value.
+// pass the pod's UID or an earlier request may have undone the value. Where the watch shows that nothing differs, there is no
+// request at all: should what it shows be out of date, its next news says so.
 func (r *run) set(ctx context.Context) bool {
 	keys := r.record.Keys
 	if len(keys) == 0 {
+		return true
+	}
+	wanted := r.wanted(keys)
+	switch pod := r.glance(); {
+	case pod != nil && pod.Spec.HostNetwork:
+		r.end(pool.VerdictGone, reasonHostNetwork)
+		return false
+	case pod != nil && !r.look && shows(pod, wanted):
 		return true
 	}
 	if r.uid == "" || r.look {
@@ -31,12 +40,13 @@ func (r *run) set(ctx context.Context) bool {
 		if !ok {
 			return false
 		}
-		if r.look && len(r.ours(pod, keys)) == len(keys) {
+		if r.look && shows(pod, wanted) {
+			r.seen = true
 			return true
 		}
 	}
 	for range rounds {
-		answer := r.patch(ctx, opSet, keys)
+		answer := r.patch(ctx, opSet, wanted)
 		switch answer.class {
 		case done:
 			return true

@@ -31,14 +31,19 @@ type Metrics interface {
 	Request(operation, reason string, took time.Duration)
 	// Written counts one acknowledged set of a fresh record, sinceWish after the pod was given its address.
 	Written(sinceWish time.Duration)
+	// Visible counts one fresh record whose value the watch has shown, as it shows it to every reader.
+	Visible(sinceWish time.Duration)
 }
 
 // Config is what a Writer is made of. API and Answer are required.
 type Config struct {
-	API PodAPI
+	API  PodAPI
+	Pods Pods // nil: no watch, every question is a request; news of it goes to Changed
 	// Answer is called by workers, one call at a time for each pod, without a lock held. It must not block for long, and it
 	// may call Submit.
 	Answer func(pool.Answer)
+	// Joined are the keys whose value is all of a pod's addresses, with commas between.
+	Joined []string
 	Logger *slog.Logger // nil: silent
 	// Event tells the cluster's people about trouble, at most once in ten minutes for each reason. It must not block.
 	Event     func(reason, message string)
@@ -66,6 +71,8 @@ func (a Around) do(point string, run func() error) error {
 // Writer carries out annotation wishes. Its methods are safe for use by several goroutines.
 type Writer struct {
 	api     PodAPI
+	pods    Pods
+	joined  map[string]bool
 	answer  func(pool.Answer)
 	metrics Metrics
 	report  *report
@@ -79,9 +86,11 @@ type Writer struct {
 	lanes   *lanes
 	queue   workqueue.TypedDelayingInterface[podName]
 
-	mu    sync.Mutex
-	pods  map[podName]*pod
-	order uint64
+	mu       sync.Mutex
+	known    map[podName]*pod
+	order    uint64
+	holding  bool // passes wait for the watch
+	progress Progress
 }
 
 // New makes a writer. It makes no request. Run must follow: it ends the goroutine of the queue that New starts.
@@ -96,7 +105,12 @@ func New(c Config) (*Writer, error) {
 		started: c.Now(),
 		pass:    rate.NewLimiter(rate.Limit(c.PassQPS), c.PassBurst),
 		lanes:   &lanes{},
-		pods:    map[podName]*pod{},
+		pods:    c.Pods, joined: map[string]bool{},
+		known:   map[podName]*pod{},
+		holding: c.Pods != noPods{},
+	}
+	for _, key := range c.Joined {
+		w.joined[key] = true
 	}
 	w.queue = workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[podName]{
 		Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[podName]{Queue: w.lanes}),
@@ -110,6 +124,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Event == nil {
 		c.Event = func(string, string) {}
+	}
+	if c.Pods == nil {
+		c.Pods = noPods{}
 	}
 	if c.Metrics == nil {
 		c.Metrics = noMetrics{}
@@ -138,6 +155,7 @@ type noMetrics struct{}
 
 func (noMetrics) Request(string, string, time.Duration) {}
 func (noMetrics) Written(time.Duration)                 {}
+func (noMetrics) Visible(time.Duration)                 {}
 
 // Submit takes the latest record of an owner and never blocks. It replaces an earlier record of the same owner; the same
 // record again changes nothing while it is being worked on, and is carried out once more when it is done. A record whose
@@ -167,10 +185,10 @@ func (w *Writer) enter(name podName, record pool.Annotation, fresh bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
-	p := w.pods[name]
+	p := w.known[name]
 	if p == nil {
 		p = newPod()
-		w.pods[name] = p
+		w.known[name] = p
 	}
 	e := p.entries[record.Owner]
 	switch {
@@ -182,11 +200,21 @@ func (w *Writer) enter(name podName, record pool.Annotation, fresh bool) bool {
 	case !e.resting() && e.sameWish(record):
 		return false
 	}
+	w.visited(e)
 	due := now
+	switch {
+	case fresh:
+		e.held = false
+	case w.holding:
+		e.held, due = true, now.Add(holdLimit)
+	default:
+		due = w.nextInPass(now)
+	}
 	if !fresh {
-		due = now.Add(w.pass.ReserveN(now, 1).DelayFrom(now))
+		w.toVisit(e, now)
 	}
 	e.replace(record, fresh, due)
+	e.entered = now
 	if record.Wish == pool.WishPresent {
 		p.inherit(e)
 	}
@@ -209,7 +237,7 @@ func (w *Writer) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	count := 0
-	for _, p := range w.pods {
+	for _, p := range w.known {
 		for _, e := range p.entries {
 			if !e.resting() {
 				count++
@@ -229,6 +257,8 @@ func (w *Writer) Run(ctx context.Context) error {
 			}
 		})
 	}
+	workers.Go(func() { w.awaitWatch(ctx) })
+	workers.Go(func() { w.lookForOverdue(ctx) })
 	<-ctx.Done()
 	w.queue.ShutDown()
 	workers.Wait()
@@ -266,7 +296,7 @@ func (w *Writer) work(ctx context.Context) bool {
 func (w *Writer) take(name podName) (task, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.pods[name]
+	p := w.known[name]
 	if p == nil {
 		return task{}, false
 	}
@@ -282,7 +312,7 @@ func (w *Writer) take(name podName) (task, bool) {
 func (w *Writer) finish(name podName, t task, r *run) (answers []pool.Answer, hurried []podName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if p := w.pods[name]; p != nil {
+	if p := w.known[name]; p != nil {
 		answers = w.fold(p, t, r)
 	}
 	if r.taken {
@@ -302,7 +332,7 @@ func (w *Writer) again(name podName) {
 func (w *Writer) untilDue(name podName) (time.Duration, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := w.pods[name]
+	p := w.known[name]
 	if p == nil {
 		return 0, false
 	}
@@ -313,7 +343,7 @@ func (w *Writer) untilDue(name podName) (time.Duration, bool) {
 	case e != nil:
 		return 0, true
 	case len(p.entries) == 0 && len(p.doubts) == 0:
-		delete(w.pods, name)
+		delete(w.known, name)
 		return 0, false
 	case len(p.entries) == 0:
 		for _, d := range p.doubts {

@@ -116,8 +116,8 @@ func TestSetThenClear(t *testing.T) {
 		if diff := cmp.Diff([]string{"patch ns/p", "patch ns/p"}, b.api.requests); diff != "" {
 			b.t.Errorf("not one patch each:\n%s", diff)
 		}
-		if b.w.Pending() != 0 || len(b.w.pods) != 0 {
-			b.t.Errorf("something is left: %d pending, %d pods", b.w.Pending(), len(b.w.pods))
+		if b.w.Pending() != 0 || len(b.w.known) != 0 {
+			b.t.Errorf("something is left: %d pending, %d pods", b.w.Pending(), len(b.w.known))
 		}
 	})
 }
@@ -339,12 +339,19 @@ type counter struct {
 	mu       sync.Mutex
 	requests map[string]int
 	written  []time.Duration
+	visible  []time.Duration
 }
 
 func (c *counter) Request(operation, reason string, _ time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.requests[operation+" "+reason]++
+}
+
+func (c *counter) Visible(sinceWish time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.visible = append(c.visible, sinceWish)
 }
 
 func (c *counter) Written(sinceWish time.Duration) {

@@ -45,8 +45,9 @@ func (e *Error) Error() string {
 // Environment gives the process's environment to Load.
 func Environment() []string { return os.Environ() }
 
-// KeyParser reads a comma-separated list of annotation keys; its error names what is wrong with it.
-type KeyParser func(text string) ([]string, error)
+// KeyParser reads a comma-separated list of annotation keys: all of them, and those whose value is all of a pod's addresses.
+// Its error names what is wrong with the list.
+type KeyParser func(text string) (names, joined []string, err error)
 
 // Load reads the settings from an environment ("NAME=value" strings). The error is an *Error that lists everything that is
 // wrong; the settings are then of no use.

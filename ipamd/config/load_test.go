@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func anyKey(text string) ([]string, error) { return strings.Split(text, ","), nil }
+func anyKey(text string) (names, joined []string, err error) {
+	return strings.Split(text, ","), nil, nil
+}
 
 func TestAnEmptyEnvironmentGivesTheDefaults(t *testing.T) {
 	got, err := Load(nil, anyKey)
@@ -99,11 +101,11 @@ func TestWhatCannotBeUsedIsToldByNameValueAndWhatIsAccepted(t *testing.T) {
 		"AWS_VPC_K8S_CNI_CUSTOM_NETWORK_CFG=true", "ENABLE_MULTI_NIC=true", "ENABLE_IMDS_ONLY_MODE=true",
 		"AWS_VPC_K8S_CNI_RANDOMIZESNAT=none", "AWS_VPC_K8S_CNI_EXCLUDE_SNAT_CIDRS=10.1.0.0/16", "NETWORK_POLICY_ENFORCING_MODE=strict",
 	}
-	check := func(text string) ([]string, error) {
+	check := func(text string) (names, joined []string, err error) {
 		if strings.Contains(text, " ") {
-			return nil, errors.New("not a key")
+			return nil, nil, errors.New("not a key")
 		}
-		return []string{text}, nil
+		return []string{text}, nil, nil
 	}
 	for _, set := range tests {
 		t.Run(set, func(t *testing.T) {

@@ -30,6 +30,7 @@ type Settings struct {
 	// The pod-IP annotation.
 	AnnotatePodIP bool
 	AnnotateKeys  []string
+	AnnotateAll   []string      // those of the keys whose value is all of a pod's addresses, joined by commas
 	AnnotateWait  time.Duration // longest time that an ADD waits for the annotation's answer; 0: not at all
 
 	// This node and its cluster.

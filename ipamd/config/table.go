@@ -57,8 +57,8 @@ func (s *Settings) annotationSettings(keys KeyParser) []setting {
 	return []setting{
 		{"ANNOTATE_POD_IP", groupAnnotate, "false", "", "Write each pod's address to its annotations the moment it is chosen, so that a policy engine need not wait for the kubelet. Turning it off removes what was written.",
 			boolean{&s.AnnotatePodIP}},
-		{"ANNOTATE_POD_IP_KEYS", groupAnnotate, "vpc.amazonaws.com/pod-ips", "", "Annotation keys to write, separated by commas. Keys that are taken off the list are removed from running pods.",
-			keyList{&s.AnnotateKeys, keys}},
+		{"ANNOTATE_POD_IP_KEYS", groupAnnotate, "vpc.amazonaws.com/pod-ips", "", "Annotation keys to write, separated by commas, or presets: `aws` (the default), `calico` (`cni.projectcalico.org/podIP` and `podIPs`), `neutral` (`vpc-cni.github.io/pod-ips`). The value is one address; with `:all` behind a key (`example.org/ips:all`) all of the pod's, joined by commas. Keys that are taken off the list are removed from running pods.",
+			keyList{&s.AnnotateKeys, &s.AnnotateAll, keys}},
 		{"ANNOTATE_POD_IP_WAIT", groupAnnotate, "0s", "", "Longest time that a pod's start waits for the API server to confirm the annotation. 0: it does not wait. A pod never fails because of it.",
 			duration{&s.AnnotateWait, maxWaitADD}},
 	}

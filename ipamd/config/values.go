@@ -223,16 +223,16 @@ func (v logLevel) set(text string) error {
 
 // keyList is the annotation's keys. What a key is belongs to the annotation's package; its function comes with Load.
 type keyList struct {
-	into  *[]string
-	parse func(text string) ([]string, error)
+	names, joined *[]string
+	parse         KeyParser
 }
 
 func (v keyList) accepts() string {
-	return "annotation keys separated by commas, such as vpc.amazonaws.com/pod-ips"
+	return "annotation keys or presets (aws, calico, neutral) separated by commas, each with :all behind it where the value is to be all of a pod's addresses, such as calico,vpc.amazonaws.com/pod-ips,example.org/ips:all"
 }
 
 func (v keyList) set(text string) (err error) {
-	*v.into, err = v.parse(text)
+	*v.names, *v.joined, err = v.parse(text)
 	return err
 }
 

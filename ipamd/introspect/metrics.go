@@ -16,6 +16,10 @@ type Figures struct {
 	Cooling, Waiting      int            // addresses that may not be used again yet; pods that wait for an address
 	AnnotationsOwned      int
 	AnnotationsPending    int
+	AnnotationsOverdue    int             // clears that are not done after ten minutes
+	OldestAnnotation      time.Duration   // age of the oldest of the pending
+	PassLeft              int             // pods that the present pass has still to visit
+	NamedElsewhere        int             // addresses given out that another pod's annotation or status still named
 	StateTrouble          map[string]bool // by kind: "load", "save", "lock"
 }
 
@@ -28,7 +32,7 @@ type Metrics struct {
 	annotationRequests, kernelRepairs                          *prometheus.CounterVec
 	apiLatency                                                 *prometheus.SummaryVec
 	annotationLatency                                          *prometheus.HistogramVec
-	addSeconds, annotationWritten                              prometheus.Histogram
+	addSeconds, annotationWritten, annotationVisible           prometheus.Histogram
 }
 
 // NewMetrics registers everything with the registry. Figures is asked at each scrape; ok is false when it has no answer
@@ -52,9 +56,11 @@ func NewMetrics(registry *prometheus.Registry, figures func() (f Figures, ok boo
 			Name: addSeconds.name, Help: addSeconds.help, Buckets: requestBuckets()}),
 		annotationWritten: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: annotationWritten.name, Help: annotationWritten.help, Buckets: requestBuckets()}),
+		annotationVisible: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: annotationVisible.name, Help: annotationVisible.help, Buckets: requestBuckets()}),
 	}
 	registry.MustRegister(m.addRequests, m.noAddress, m.delRequests, m.ec2Requests, m.ec2Errors, m.apiErrors, m.reconciles,
-		m.annotationRequests, m.kernelRepairs, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, gauges{figures})
+		m.annotationRequests, m.kernelRepairs, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, m.annotationVisible, gauges{figures})
 	return m
 }
 
@@ -134,3 +140,6 @@ func (m *Metrics) Request(operation, reason string, took time.Duration) {
 
 // Written observes the time from the choice of an address to the API server's answer that the annotation holds it.
 func (m *Metrics) Written(sinceWish time.Duration) { m.annotationWritten.Observe(sinceWish.Seconds()) }
+
+// Visible observes the time from the choice of an address to the moment when a watch showed the annotation with it.
+func (m *Metrics) Visible(sinceWish time.Duration) { m.annotationVisible.Observe(sinceWish.Seconds()) }

@@ -35,10 +35,15 @@ var (
 	kernelRepairs   = metric{"vpccni_kernel_repairs_total", "counter", []string{"kind"}, "objects of ours in the kernel that others removed or changed and that were put right, by kind (address, link, nftables, route, rule, sysctl); alarm when it grows: pods lost packets"}
 	annotateOwned   = metric{"vpccni_annotations_owned", "gauge", nil, "pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed"}
 	annotatePending = metric{"vpccni_annotations_pending", "gauge", nil, "annotations whose wish the API server has not answered yet"}
+	annotateOldest  = metric{"vpccni_annotations_oldest_pending_seconds", "gauge", nil, "seconds since the oldest wish that the API server has not answered yet came up; 0: there is none"}
+	annotateOverdue = metric{"vpccni_annotations_overdue", "gauge", nil, "pods that still name the address of a sandbox that ended ten minutes ago or earlier; alarm when it is not 0: other pods may have the addresses"}
+	annotatePass    = metric{"vpccni_annotations_pass_left", "gauge", nil, "pods that the pass over the node's pods (at start, after a change of settings) has still to visit"}
+	namedElsewhere  = metric{"vpccni_addresses_named_elsewhere_total", "counter", nil, "addresses given to a pod although another pod's annotation or status still named them: there was no other"}
 	stateTrouble    = metric{"vpccni_state_trouble", "gauge", []string{"kind"}, "1 while something is wrong with the state folder, by kind: load (this life began without the last one's state), save (no pod can start), lock (there is no lock file)"}
 
 	annotationRequests = metric{"vpccni_annotation_requests_total", "counter", []string{"operation", "reason"}, "requests about annotations: set, clear, remove, read; reason is ok or why not"}
 	annotationSeconds  = metric{"vpccni_annotation_request_seconds", "histogram", []string{"operation"}, "seconds of requests about annotations"}
+	annotationVisible  = metric{"vpccni_annotation_visible_seconds", "histogram", nil, "seconds from the choice of an address to the moment when the daemon's own watch of pods shows the annotation with it, as it shows it to every reader"}
 	annotationWritten  = metric{"vpccni_annotation_written_seconds", "histogram", nil, "seconds from the choice of an address to the answer that the annotation holds it"}
 )
 
@@ -46,7 +51,8 @@ func metrics() []metric {
 	return []metric{
 		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount, kernelRepairs,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
-		annotateOwned, annotatePending, stateTrouble, annotationRequests, annotationSeconds, annotationWritten,
+		annotateOwned, annotatePending, annotateOldest, annotateOverdue, annotatePass, namedElsewhere, stateTrouble,
+		annotationRequests, annotationSeconds, annotationWritten, annotationVisible,
 	}
 }
 
@@ -68,7 +74,7 @@ func (m metric) desc() *prometheus.Desc { return prometheus.NewDesc(m.name, m.he
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range metrics() {
-		if m.kind == "gauge" {
+		if m.kind == "gauge" || m.name == namedElsewhere.name {
 			out <- m.desc()
 		}
 	}
@@ -95,6 +101,10 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	show(waitingPods, f.Waiting)
 	show(annotateOwned, f.AnnotationsOwned)
 	show(annotatePending, f.AnnotationsPending)
+	show(annotateOverdue, f.AnnotationsOverdue)
+	show(annotatePass, f.PassLeft)
+	out <- prometheus.MustNewConstMetric(annotateOldest.desc(), prometheus.GaugeValue, f.OldestAnnotation.Seconds())
+	out <- prometheus.MustNewConstMetric(namedElsewhere.desc(), prometheus.CounterValue, float64(f.NamedElsewhere))
 	for kind, wrong := range f.StateTrouble {
 		value := 0
 		if wrong {

@@ -234,7 +234,7 @@ func (h *holding) owner() Owner {
 
 func (rec *Annotation) clone() Annotation {
 	out := *rec
-	out.Keys, out.Stale = slices.Clone(rec.Keys), slices.Clone(rec.Stale)
+	out.More, out.Keys, out.Stale = slices.Clone(rec.More), slices.Clone(rec.Keys), slices.Clone(rec.Stale)
 	return out
 }
 

@@ -24,7 +24,7 @@ type Request struct {
 }
 
 // Assign gives the sandbox an address: the one that it has; else the one that the same pod UID had last; else a free one;
-// else one that is free but for an annotation that still names it. Older sandboxes of the pod that are not done can no longer
+// else one that is free but for another pod's annotation or status that still names it. Older sandboxes of the pod that are not done can no longer
 // be. The error is *EmptyError or ErrSuperseded.
 func (p *Pool) Assign(req Request, now time.Time) (Assignment, error) {
 	if req.Seq == 0 {
@@ -40,9 +40,7 @@ func (p *Pool) Assign(req Request, now time.Time) (Assignment, error) {
 	if a == nil {
 		return Assignment{}, &EmptyError{p.Why(now)}
 	}
-	if p.condition(a, now) == Clearing {
-		p.tookClearing++
-	}
+	p.noteTaken(a, req.Pod, now)
 	if p.previous[a.last.UID] == a.addr {
 		delete(p.previous, a.last.UID)
 	}
@@ -69,21 +67,22 @@ func (p *Pool) pick(pod Pod, now time.Time) *address {
 	if a := p.addrs[p.previous[pod.UID]]; a != nil && pod.UID != "" && a.holder == nil && !a.occupied && a.reachable() {
 		return a
 	}
-	var last *address
+	var last *address // of those that another pod's annotation or status still names
 	for _, e := range p.order {
 		if !e.reported {
 			continue
 		}
 		var best *address
 		for _, a := range e.addresses {
-			switch p.condition(a, now) {
-			case Free:
-				if best == nil || a.until.Before(best.until) {
-					best = a
-				}
-			case Clearing:
+			condition := p.condition(a, now)
+			switch named := condition == Clearing || condition == Free && p.claimant(a.addr, pod) != nil; {
+			case named:
 				if last == nil || a.until.Before(last.until) {
 					last = a
+				}
+			case condition == Free:
+				if best == nil || a.until.Before(best.until) {
+					best = a
 				}
 			}
 		}

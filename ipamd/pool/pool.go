@@ -52,6 +52,9 @@ type Pool struct {
 
 	waiting      int
 	tookClearing int // addresses given out although an annotation may still name them
+	tookClaimed  int // addresses given out although another pod's status or annotation names them
+	taken        []Taken
+	claims       map[netip.Addr][]Pod // by pods of the node, whatever the pool knows of them
 	surplus      surplus
 	decision     Decision
 	revision     uint64

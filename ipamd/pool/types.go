@@ -124,8 +124,9 @@ const (
 // before the first request that could write the value.
 type Annotation struct {
 	Owner
-	Keys  []string // keys that should follow Wish
-	Stale []string // keys that hold nobody up: of an earlier setting, to go once Keys are written; or whose clear was refused, to be tried again
+	More  []netip.Addr // the pod's further addresses, for keys whose value is all of them; a pod has one today
+	Keys  []string     // keys that should follow Wish
+	Stale []string     // keys that hold nobody up: of an earlier setting, to go once Keys are written; or whose clear was refused, to be tried again
 	Wish  Wish
 	Since time.Time // of the current wish
 }

@@ -16,7 +16,9 @@ type View struct {
 	Waiting   int
 	// TookClearing counts addresses given out in this life although an annotation might still name them: there was no other.
 	TookClearing int
-	Decision     Decision
+	// TookClaimed counts addresses given out in this life that another pod's status or annotation named: there was no other.
+	TookClaimed int
+	Decision    Decision
 }
 
 // ENIView is one ENI in a View.
@@ -37,7 +39,7 @@ type AddressView struct {
 
 // View gives the state at a moment, ordered by device and address.
 func (p *Pool) View(now time.Time) View {
-	v := View{Instance: p.instance, PerENI: p.perENI(), MaxENIs: p.maxENIs(now), Waiting: p.waiting, TookClearing: p.tookClearing, Decision: p.decision}
+	v := View{Instance: p.instance, PerENI: p.perENI(), MaxENIs: p.maxENIs(now), Waiting: p.waiting, TookClearing: p.tookClearing, TookClaimed: p.tookClaimed, Decision: p.decision}
 	for _, e := range p.order {
 		full, _ := p.ENI(e.ID)
 		v.ENIs = append(v.ENIs, ENIView{ENI: full, Managed: e.managed(), Reported: e.reported})

@@ -88,6 +88,12 @@ func (l *Loop) Assign(ctx context.Context, key pool.Key, pod pool.Pod, netns str
 	}
 }
 
+// Claimed tells all addresses that pods of the node name in their status or annotations, in place of those told before. It
+// does nothing once the loop has ended.
+func (l *Loop) Claimed(ctx context.Context, claims []pool.Claim) {
+	_ = l.do(ctx, func() { l.pool.Claim(claims) })
+}
+
 func (l *Loop) withdraw(w *waiter) {
 	for i, other := range l.waiters {
 		if other == w {
@@ -119,6 +125,9 @@ func (l *Loop) serve(now time.Time) {
 			continue
 		}
 		eni, _ := l.pool.ENI(assigned.ENI)
+		for _, taken := range l.pool.Taken() {
+			l.cfg.Taken(taken)
+		}
 		l.afterSave(func(err error) {
 			if err != nil {
 				if !repeated { // else an earlier call has answered it, and a plugin is at work with it

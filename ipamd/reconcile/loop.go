@@ -33,7 +33,7 @@ const (
 	commandBurst = 256
 )
 
-// Config is all that a Loop needs. Annotator, Clock, Timer, Logger, Seam and Ended may be nil.
+// Config is all that a Loop needs. Annotator, Clock, Timer, Logger, Seam, Ended and Taken may be nil.
 type Config struct {
 	Audit     time.Duration // between two audits; 0 is auditEvery
 	Settings  pool.Settings
@@ -46,6 +46,7 @@ type Config struct {
 	Logger    *slog.Logger
 	Seam      Seam
 	Ended     func(pool.Ended) // told of each allocation that evidence has ended
+	Taken     func(pool.Taken) // told of each address given out that another pod still names
 }
 
 // Loop owns the pool of one node. Make it with New, start it with Run; everything else may be called from any goroutine.
@@ -89,6 +90,9 @@ func New(cfg Config) *Loop {
 	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(pool.Ended) {}
+	}
+	if cfg.Taken == nil {
+		cfg.Taken = func(pool.Taken) {}
 	}
 	return &Loop{
 		cfg:      cfg,

@@ -33,7 +33,7 @@ func newEncoder() *encoder {
 			write: annotationOf,
 			same: func(a, b *pool.Annotation) bool {
 				return a.Owner == b.Owner && a.Wish == b.Wish && a.Since.Equal(b.Since) &&
-					slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Stale, b.Stale)
+					slices.Equal(a.More, b.More) && slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Stale, b.Stale)
 			},
 			order: func(a, b *pool.Annotation) int { return a.Since.Compare(b.Since) },
 		},
@@ -120,6 +120,6 @@ func coolingOf(c pool.Cooling) cooling {
 
 func annotationOf(a pool.Annotation) annotation {
 	return annotation{
-		Pod: pod(a.Pod), Sandbox: a.Sandbox, Address: a.Addr, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since.UTC(),
+		Pod: pod(a.Pod), Sandbox: a.Sandbox, Address: a.Addr, More: a.More, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since.UTC(),
 	}
 }

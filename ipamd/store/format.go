@@ -47,13 +47,14 @@ type cooling struct {
 }
 
 type annotation struct {
-	Pod     pod        `json:"pod"`
-	Sandbox string     `json:"sandbox"`
-	Address netip.Addr `json:"address"`
-	Keys    []string   `json:"keys"`
-	Stale   []string   `json:"stale,omitempty"`
-	Wish    pool.Wish  `json:"wish"`
-	Since   time.Time  `json:"since"`
+	Pod     pod          `json:"pod"`
+	Sandbox string       `json:"sandbox"`
+	Address netip.Addr   `json:"address"`
+	More    []netip.Addr `json:"more,omitempty"`
+	Keys    []string     `json:"keys"`
+	Stale   []string     `json:"stale,omitempty"`
+	Wish    pool.Wish    `json:"wish"`
+	Since   time.Time    `json:"since"`
 }
 
 // decode reads a document of any version that the steps lead from.
@@ -169,7 +170,7 @@ func (doc document) snapshot() pool.Snapshot {
 	for _, a := range doc.Annotations {
 		snap.Annotations = append(snap.Annotations, pool.Annotation{
 			Owner: pool.Owner{Pod: pool.Pod(a.Pod), Sandbox: a.Sandbox, Addr: a.Address},
-			Keys:  a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since,
+			More:  a.More, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since,
 		})
 	}
 	return snap
