@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -25,7 +26,7 @@ type world struct {
 	uid    map[string]string
 }
 
-// TestChaos: whatever is lost, late, refused or replaced, in the end the newest living sandbox's address is on its pod and
+// TestChaos: whatever is lost, late, refused or replaced, however late a watch is and whoever takes a value off, in the end the newest living sandbox's address is on its pod and
 // no dead one's is, and a clear that is answered stays so.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(150) {
@@ -41,6 +42,12 @@ func chaos(t *testing.T, seed uint64) {
 		m.fate = func(string) fate { return draw(fates, calm) }
 		spread := rand.New(rand.NewPCG(seed, 3))
 		c.Rand, c.Workers = spread.Float64, 1+int(seed%3)
+		if seed%3 != 0 {
+			lags := rand.New(rand.NewPCG(seed, 4))
+			m.lag = func() time.Duration { return time.Duration(lags.ExpFloat64() * float64(time.Second)) }
+			c.Pods = m
+			time.AfterFunc(time.Duration(lags.IntN(int(8*time.Second))), func() { close(m.begun) })
+		}
 	}
 	virtually(t, shake, func(b *bench) {
 		w := &world{
@@ -91,7 +98,11 @@ func draw(random *rand.Rand, calm bool) fate {
 
 func (w *world) step() {
 	name := fmt.Sprint("p", w.random.IntN(3))
-	switch w.random.IntN(6) {
+	switch w.random.IntN(7) {
+	case 6:
+		if w.w.pods == Pods(w.api) { // who watches also puts right what others do
+			w.api.change("ns", name, func(p *corev1.Pod) { w.meddle(p) })
+		}
 	case 0, 1:
 		w.start(name)
 	case 2:
@@ -107,6 +118,15 @@ func (w *world) step() {
 			w.dead = append(w.dead[:at], w.dead[at+1:]...)
 			w.clear(record)
 		}
+	}
+}
+
+// meddle does what others may do to a pod's annotation.
+func (w *world) meddle(p *corev1.Pod) {
+	if w.random.IntN(2) == 0 {
+		delete(p.Annotations, DefaultKey)
+	} else if p.Annotations != nil {
+		p.Annotations[DefaultKey] = ""
 	}
 }
 

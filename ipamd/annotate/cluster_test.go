@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +38,12 @@ type cluster struct {
 	t         *testing.T
 	admin     client.Client
 	namespace string
+	node      string
+	setting   setting
+	api       *kube.Client
+	pods      *kube.Pods // nil: no watch
 	writer    *annotate.Writer
+	stop      func() // ends the writer
 	answers   chan pool.Answer
 	events    chan string
 
@@ -50,6 +56,9 @@ type setting struct {
 	user string                                         // "": may do everything
 	wrap func(next http.RoundTripper) http.RoundTripper // around the writer's connection
 	kube func(*kube.Config)
+	// watch gives the writer a watch of the node's pods. The change of configuration may be nil.
+	watch  bool
+	writer func(*annotate.Config)
 }
 
 func newCluster(t *testing.T, s setting) *cluster {
@@ -62,12 +71,15 @@ func newCluster(t *testing.T, s setting) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, admin: admin, answers: make(chan pool.Answer, 4096), events: make(chan string, 64)}
+	c := &cluster{t: t, admin: admin, setting: s, node: node, answers: make(chan pool.Answer, 4096), events: make(chan string, 64)}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "t-"}}
 	if err := admin.Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
 	c.namespace = namespace.Name
+	if s.watch {
+		c.node = c.namespace // a watch is to see no other test's pods
+	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	user, groups := s.user, []string(nil)
 	if user == "" {
@@ -76,7 +88,7 @@ func newCluster(t *testing.T, s setting) *cluster {
 	if err := control.Kubeconfig(path, user, groups...); err != nil {
 		t.Fatal(err)
 	}
-	config := kube.Config{Kubeconfig: path, Node: node, Wrap: func(next http.RoundTripper) http.RoundTripper {
+	config := kube.Config{Kubeconfig: path, Node: c.node, Wrap: func(next http.RoundTripper) http.RoundTripper {
 		if s.wrap != nil {
 			next = s.wrap(next)
 		}
@@ -89,31 +101,55 @@ func newCluster(t *testing.T, s setting) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.api = api
 	c.run(api)
 	return c
 }
 
 // run starts a writer; the test's end waits for it.
 func (c *cluster) run(api annotate.PodAPI) {
-	writer, err := annotate.New(annotate.Config{
+	c.pods = nil
+	config := annotate.Config{
 		API:    api,
 		Answer: func(a pool.Answer) { c.answers <- a },
 		Event:  func(reason, _ string) { c.events <- reason },
 		Settle: 3 * time.Second, // instead of 30: nothing is slow here but what a test slows down
-	})
+	}
+	if c.setting.watch {
+		c.pods = kube.NewPods(c.api, kube.PodsConfig{})
+		config.Pods = c.pods
+	}
+	if c.setting.writer != nil {
+		c.setting.writer(&config)
+	}
+	writer, err := annotate.New(config)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- writer.Run(ctx) }()
-	c.t.Cleanup(func() {
+	var running errgroup.Group
+	running.Go(func() error { return writer.Run(ctx) })
+	if c.pods != nil {
+		c.pods.Tell(writer.Changed)
+		running.Go(func() error { return c.pods.Run(ctx) })
+	}
+	c.writer = writer
+	c.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := running.Wait(); err != nil {
 			c.t.Error(err)
 		}
 	})
-	c.writer = writer
+	c.t.Cleanup(c.stop)
+}
+
+// shown waits until the watch shows the pod so.
+func (c *cluster) shown(name, what string, ok func(*corev1.Pod) bool) {
+	c.t.Helper()
+	c.until("the watch shows "+name+" "+what, func() bool {
+		pod := c.pods.Pod(c.namespace, name)
+		return pod != nil && ok(pod)
+	})
 }
 
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -123,9 +159,11 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // journal records the writer's requests.
 func (c *cluster) journal(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(r *http.Request) (*http.Response, error) {
-		c.mu.Lock()
-		c.requests = append(c.requests, r.Method+" "+filepath.Base(r.URL.Path))
-		c.mu.Unlock()
+		if name := filepath.Base(r.URL.Path); name != "pods" { // but the watch's
+			c.mu.Lock()
+			c.requests = append(c.requests, r.Method+" "+name)
+			c.mu.Unlock()
+		}
 		return next.RoundTrip(r)
 	})
 }
@@ -142,7 +180,7 @@ func (c *cluster) sent() []string {
 // pod makes a pod; change may be nil.
 func (c *cluster) pod(name string, change func(*corev1.Pod)) *corev1.Pod {
 	c.t.Helper()
-	pod := kubetest.Pod(c.namespace, name, node)
+	pod := kubetest.Pod(c.namespace, name, c.node)
 	if change != nil {
 		change(pod)
 	}

@@ -1,7 +1,6 @@
 package annotate
 
 import (
-	"math"
 	"strconv"
 	"strings"
 
@@ -24,15 +23,12 @@ type noPods struct{}
 func (noPods) Pod(string, string) *corev1.Pod { return nil }
 func (noPods) Synced() <-chan struct{}        { return nil }
 
-// unusable is the floor that no glance reaches: a request is in doubt, and only the server can say.
-const unusable = math.MaxUint64
-
 // glance gives the task's pod as the watch shows it, nil where it shows none, or another, or where this writer knows newer. It
 // teaches the UID of a static pod's mirror. Without a UID of the record's own it is nothing: a name alone may be another pod's.
 func (r *run) glance() *corev1.Pod {
 	own := r.record.Pod.UID
 	pod := r.w.pods.Pod(r.record.Pod.Namespace, r.record.Pod.Name)
-	if pod == nil || own == "" || r.floor == unusable || version(pod) < r.floor || !r.owns(pod) {
+	if pod == nil || own == "" || version(pod) < r.floor || !r.owns(pod) {
 		return nil
 	}
 	return pod

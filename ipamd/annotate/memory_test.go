@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +32,56 @@ type memory struct {
 	doubled  bool // two requests for one pod at a time
 	most     int  // in flight together
 	history  map[podName][]string
+
+	// The watch, if there is one: lag is how late each piece of news is (in order all the same), news gets it.
+	lag   func() time.Duration
+	news  func(was, is *corev1.Pod)
+	shown map[podName]*corev1.Pod
+	next  time.Time // of the last news
+	begun chan struct{}
+	rv    int
 }
+
+// store puts a pod in place and lets the watch know; nil: it is gone. The caller holds the lock.
+func (m *memory) store(name podName, pod *corev1.Pod) {
+	m.rv++
+	if pod == nil {
+		delete(m.pods, name)
+	} else {
+		pod.ResourceVersion = strconv.Itoa(m.rv)
+		m.pods[name] = pod
+		pod = pod.DeepCopy()
+	}
+	if m.lag == nil {
+		return
+	}
+	at := time.Now().Add(m.lag())
+	if !at.After(m.next) {
+		at = m.next.Add(1)
+	}
+	m.next = at
+	time.AfterFunc(time.Until(at), func() { m.show(name, pod) })
+}
+
+func (m *memory) show(name podName, pod *corev1.Pod) {
+	m.mu.Lock()
+	was := m.shown[name]
+	if delete(m.shown, name); pod != nil {
+		m.shown[name] = pod
+	}
+	m.mu.Unlock()
+	m.news(was, pod)
+}
+
+// Pod implements Pods.
+func (m *memory) Pod(namespace, name string) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.shown[podName{namespace, name}]
+}
+
+// Synced implements Pods.
+func (m *memory) Synced() <-chan struct{} { return m.begun }
 
 // fate of a request.
 type fate struct {
@@ -42,7 +93,7 @@ type fate struct {
 }
 
 func newMemory() *memory {
-	return &memory{pods: map[podName]*corev1.Pod{}, inFlight: map[podName]int{}, history: map[podName][]string{}}
+	return &memory{shown: map[podName]*corev1.Pod{}, begun: make(chan struct{}), pods: map[podName]*corev1.Pod{}, inFlight: map[podName]int{}, history: map[podName][]string{}}
 }
 
 func (m *memory) add(namespace, name, uid string) {
@@ -50,19 +101,21 @@ func (m *memory) add(namespace, name, uid string) {
 	defer m.mu.Unlock()
 	pod := &corev1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(uid)
-	m.pods[podName{namespace, name}] = pod
+	m.store(podName{namespace, name}, pod)
 }
 
 func (m *memory) change(namespace, name string, f func(*corev1.Pod)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	f(m.pods[podName{namespace, name}])
+	pod := m.pods[podName{namespace, name}].DeepCopy()
+	f(pod)
+	m.store(podName{namespace, name}, pod)
 }
 
 func (m *memory) remove(namespace, name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.pods, podName{namespace, name})
+	m.store(podName{namespace, name}, nil)
 }
 
 // value gives an annotation, "<none>" if there is none.
@@ -188,7 +241,9 @@ func (m *memory) apply(name podName, kind types.PatchType, body []byte) (*corev1
 	if err != nil {
 		return nil, err
 	}
-	m.pods[name] = pod
+	if !maps.Equal(pod.Annotations, m.pods[name].Annotations) {
+		m.store(name, pod)
+	}
 	m.history[name] = append(m.history[name], pod.Annotations[DefaultKey])
 	return pod.DeepCopy(), nil
 }

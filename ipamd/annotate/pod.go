@@ -189,7 +189,7 @@ func (p *pod) task(e *entry, now time.Time) task {
 		floor: p.floor, gone: e.gone,
 	}
 	if p.expire(now); len(p.doubts) > 0 {
-		t.floor, t.look = unusable, e.answered
+		t.doubted, t.look = true, e.answered
 	}
 	if t.uid == "" {
 		t.uid = e.record.Pod.UID

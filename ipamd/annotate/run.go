@@ -29,6 +29,7 @@ type task struct {
 	version    uint64 // of the record
 	uid        string // of the API object; "" if unknown
 	look       bool   // read before writing: an earlier request is in doubt
+	doubted    bool   // a request of the pod is in doubt: what the watch shows may not last
 	floor      uint64 // resource version below which a glance at the watch is worth nothing
 	gone       bool   // the watch has shown the object's deletion
 	written    bool   // Keys are written and answered; only Stale is left

@@ -32,7 +32,7 @@ func (r *run) set(ctx context.Context) bool {
 	case pod != nil && pod.Spec.HostNetwork:
 		r.end(pool.VerdictGone, reasonHostNetwork)
 		return false
-	case pod != nil && !r.look && shows(pod, wanted):
+	case pod != nil && !r.look && !r.doubted && shows(pod, wanted):
 		return true
 	}
 	if r.uid == "" || r.look {

@@ -48,7 +48,7 @@ func virtually(t *testing.T, change func(*memory, *Config), body func(*bench)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.w = w
+		b.w, b.api.news = w, w.Changed
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- w.Run(ctx) }()
