@@ -11,7 +11,7 @@ func (w *Writer) fold(p *pod, t task, r *run) []pool.Answer {
 	owner := t.record.Owner
 	now := w.now()
 	p.sets[owner.Addr] += r.sets
-	p.floor = max(p.floor, r.newest)
+	w.raise(p, owner.Pod, r.newest)
 	// The last request of the run is the youngest: counting from its end is on the safe side.
 	if r.doubtSet {
 		p.doubts = append(p.doubts, doubt{owner, true, now.Add(w.settle)})

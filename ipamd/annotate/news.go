@@ -78,12 +78,33 @@ func (w *Writer) about(object *corev1.Pod, f func(*pod, *entry)) {
 		for _, e := range p.ordered() {
 			f(p, e)
 		}
+		if version(object) >= p.floor {
+			p.floor = 0
+		}
 	}
 	w.mu.Unlock()
 	if p != nil {
 		w.again(name)
 	}
 }
+
+// reachPatience is how long the watch may take to show what an answer has shown. It takes milliseconds.
+const reachPatience = 10 * time.Minute
+
+// raise notes the resource version of an answer. The pod is remembered until the watch has reached it, whatever becomes of its
+// records: the next sandbox of the pod must not believe what the watch still shows.
+func (w *Writer) raise(p *pod, of pool.Pod, newest uint64) {
+	if newest <= p.floor || w.pods == (noPods{}) {
+		return
+	}
+	p.floor, p.reach = newest, w.now().Add(reachPatience)
+	if shown := w.pods.Pod(of.Namespace, of.Name); shown != nil && version(shown) >= newest {
+		p.floor = 0 // the watch was faster than the answer
+	}
+}
+
+// reached tells whether the watch has nothing left to catch up with.
+func (p *pod) reached(now time.Time) bool { return p.floor == 0 || !p.reach.After(now) }
 
 // unblockedBy tells whether what a record waited for is there now.
 func (e *entry) unblockedBy(object *corev1.Pod) bool {

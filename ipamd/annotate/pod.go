@@ -22,7 +22,8 @@ func nameOf(record pool.Annotation) podName {
 type pod struct {
 	entries map[pool.Owner]*entry
 	doubts  []doubt
-	floor   uint64             // resource version of the newest answer: what a watch shows of an older one is out of date
+	floor   uint64             // resource version of the newest answer that the watch has not reached; what it shows of older ones is out of date
+	reach   time.Time          // when it is not waited for any more
 	sets    map[netip.Addr]int // how many sets of an address may have been carried out
 }
 

@@ -342,10 +342,11 @@ func (w *Writer) untilDue(name podName) (time.Duration, bool) {
 	switch {
 	case e != nil:
 		return 0, true
-	case len(p.entries) == 0 && len(p.doubts) == 0:
+	case len(p.entries) == 0 && len(p.doubts) == 0 && p.reached(now):
 		delete(w.known, name)
 		return 0, false
 	case len(p.entries) == 0:
+		at = p.reach
 		for _, d := range p.doubts {
 			at = later(at, d.until)
 		}

@@ -41,14 +41,12 @@ func (p *Pool) claimant(addr netip.Addr, pod Pod) *Pod {
 
 // noteTaken notes that an address is given to the pod while others name it.
 func (p *Pool) noteTaken(a *address, pod Pod, now time.Time) {
-	if p.condition(a, now) == Clearing {
-		p.tookClearing++
-		by := "an annotation that is not cleared yet"
-		for _, owner := range p.byAddr[a.addr] {
-			by = "the annotation of pod " + owner.Pod.Namespace + "/" + owner.Pod.Name
+	for _, owner := range p.byAddr[a.addr] {
+		if p.clearing(a.addr, now) && !samePod(owner.Pod, pod) {
+			p.tookClearing++
+			p.taken = append(p.taken, Taken{Pod: pod, Addr: a.addr, By: "the annotation of pod " + owner.Pod.Namespace + "/" + owner.Pod.Name})
+			return
 		}
-		p.taken = append(p.taken, Taken{Pod: pod, Addr: a.addr, By: by})
-		return
 	}
 	if other := p.claimant(a.addr, pod); other != nil {
 		p.tookClaimed++
