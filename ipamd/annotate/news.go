@@ -56,7 +56,7 @@ func (w *Writer) seen(object *corev1.Pod) {
 			return
 		}
 		right := shows(object, w.wanted(e.record, e.record.Keys))
-		if right && e.fresh && !e.visible && e.record.Wish == pool.WishPresent {
+		if right && w.countsAsNew(e) {
 			e.visible = true
 			w.metrics.Visible(w.now().Sub(e.record.Since))
 		}
@@ -67,6 +67,12 @@ func (w *Writer) seen(object *corev1.Pod) {
 			w.repair(e)
 		}
 	})
+}
+
+// countsAsNew tells a value that was first written in this life, and that the watch has not shown yet: only that says how long
+// readers wait.
+func (w *Writer) countsAsNew(e *entry) bool {
+	return e.fresh && !e.visible && e.record.Wish == pool.WishPresent && !e.record.Since.Before(w.started)
 }
 
 // about calls f for each record of the object's name, with the lock held, and looks when the pod is due then.
@@ -167,7 +173,10 @@ func (w *Writer) release() []podName {
 	now := w.now()
 	var names []podName
 	for _, h := range w.heldBack() {
-		h.entry.held, h.entry.due = false, w.nextInPass(now)
+		h.entry.held, h.entry.due = false, now
+		if !h.entry.fresh { // else the last daemon ended before it could write
+			h.entry.due = w.nextInPass(now)
+		}
 		names = append(names, h.name)
 	}
 	return names

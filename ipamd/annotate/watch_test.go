@@ -65,7 +65,7 @@ func TestContestedValueIsRepairedEverMoreSlowly(t *testing.T) {
 func TestVisibleIsWhenTheWatchShowsIt(t *testing.T) {
 	counts := &counter{requests: map[string]int{}}
 	late := func(m *memory, c *Config) {
-		watching(3 * time.Second)(m, c)
+		watching(3*time.Second)(m, c)
 		c.Metrics = counts
 	}
 	virtually(t, late, func(b *bench) {

@@ -201,16 +201,15 @@ func (w *Writer) enter(name podName, record pool.Annotation, fresh bool) bool {
 		return false
 	}
 	w.visited(e)
-	due := now
-	switch {
-	case fresh:
-		e.held = false
+	due, leftover := now, record.Since.Before(w.started)
+	switch e.held = false; {
+	case fresh && !leftover:
 	case w.holding:
 		e.held, due = true, now.Add(holdLimit)
-	default:
+	case !fresh:
 		due = w.nextInPass(now)
 	}
-	if !fresh {
+	if !fresh || leftover {
 		w.toVisit(e, now)
 	}
 	e.replace(record, fresh, due)

@@ -44,7 +44,7 @@ func NewPods(c *Client, config PodsConfig) *Pods {
 		config.News = func() {}
 	}
 	p := &Pods{synced: make(chan struct{}), logger: config.Logger, news: config.News, changed: func(_, _ *corev1.Pod) {}}
-	logger := klog.Logger(logr.FromSlogHandler(config.Logger.Handler()))
+	logger := klog.Logger(logr.FromSlogHandler(quiet{config.Logger.Handler()}))
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger:        &logger,
 		ListerWatcher: c.lister(p.failed),
@@ -72,6 +72,17 @@ func (p *Pods) tell(was, is *corev1.Pod) {
 func (p *Pods) failed(err error) {
 	p.logger.Debug("cannot watch pods, trying again", "err", err)
 }
+
+// quiet leaves out what client-go tells of its daily life.
+type quiet struct{ slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
+}
+
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
+
+func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // lister lists and watches this node's pods. Both have one name for tests: which of them a start needs, the server's release
 // decides.
@@ -123,7 +134,7 @@ func (p *Pods) Run(ctx context.Context) error {
 			close(p.synced)
 		}
 	})
-	p.controller.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(p.logger.Handler())))
+	p.controller.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(quiet{p.logger.Handler()})))
 	waiting.Wait()
 	return nil
 }

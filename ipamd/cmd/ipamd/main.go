@@ -1,4 +1,5 @@
-// Command ipamd is the node daemon. Settings come from the environment; `ipamd settings` prints them all.
+// Command ipamd is the node daemon. Settings come from the environment; `ipamd settings` prints them all, `ipamd status` says
+// how the daemon of the same environment is.
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/vpc-cni/vpc-cni/ipamd"
 	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
@@ -21,6 +23,7 @@ import (
 const usage = `ipamd gives this node's pods their VPC addresses.
 
   ipamd            run the daemon until SIGTERM or SIGINT
+  ipamd status     say how this node's daemon is, and how far it is with annotations
   ipamd settings   print the tables of settings and metrics (Markdown)
   ipamd help       print this
 
@@ -47,6 +50,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch {
 	case flags.NArg() == 0:
 		return daemon(stderr)
+	case flags.NArg() == 1 && flags.Arg(0) == "status":
+		return status(stdout, stderr)
 	case flags.NArg() == 1 && flags.Arg(0) == "settings":
 		fmt.Fprintf(stdout, "%s\n%s", config.Table(), introspect.Table())
 		return 0
@@ -68,6 +73,26 @@ func daemon(stderr io.Writer) int {
 		log.Error("daemon failed", "err", err)
 		return 1
 	}
+	return 0
+}
+
+// statusTimeout is a little more than the daemon takes for a page at most.
+const statusTimeout = 8 * time.Second
+
+func status(stdout, stderr io.Writer) int {
+	settings, err := config.Load(config.Environment(), annotate.Keys)
+	if err != nil {
+		fmt.Fprintln(stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusTimeout)
+	defer cancel()
+	text, err := ipamd.StatusText(ctx, settings.IntrospectionAddress)
+	if err != nil {
+		fmt.Fprintf(stderr, "%v\nIs the daemon running, and is INTROSPECTION_BIND_ADDRESS here what it is there?\n", err)
+		return 1
+	}
+	fmt.Fprint(stdout, text)
 	return 0
 }
 

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
 func TestUsage(t *testing.T) {
+	t.Setenv("INTROSPECTION_BIND_ADDRESS", "unix:"+filepath.Join(t.TempDir(), "nobody.sock"))
 	tests := []struct {
 		args        []string
 		code        int
@@ -18,6 +20,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"help"}, 0, "ipamd settings", ""},
 		{[]string{"settings"}, 0, "| `WARM_ENI_TARGET` |", ""},
 		{[]string{"settings"}, 0, "| `awscni_eni_allocated` |", ""},
+		{[]string{"status"}, 1, "", "Is the daemon running"},
 		{[]string{"serve"}, 2, "", "unknown command \"serve\"\nipamd gives"},
 		{[]string{"settings", "all"}, 2, "", "ipamd settings"},
 		{[]string{"--verbose"}, 2, "", "flag provided but not defined: -verbose\nipamd gives"},
