@@ -44,21 +44,29 @@ func newAnnotated(t *testing.T, results bool, settings ...string) *annotated {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "n-"}}
 	w.check(a.admin.Create(t.Context(), namespace))
 	a.namespace = namespace.Name
-	path := filepath.Join(w.dir, "kubeconfig")
-	w.check(server.Kubeconfig(path, a.namespace, kubetest.AdminGroup))
-	kubeconfig, err := clientcmd.LoadFromFile(path)
-	w.check(err)
-	for _, cluster := range kubeconfig.Clusters {
-		cluster.Server = "https://" + apiAddr + ":6443"
-		cluster.TLSServerName = kubetest.Address // what the certificate names
-	}
-	w.check(clientcmd.WriteToFile(*kubeconfig, path))
-	w.env = append(w.env, "KUBECONFIG="+path, "MY_NODE_NAME="+a.namespace)
+	a.kubeconfig(a.namespace, kubetest.AdminGroup)
+	w.env = append(w.env, "KUBECONFIG="+filepath.Join(w.dir, "kubeconfig"), "MY_NODE_NAME="+a.namespace)
 	w.check(w.model.AddService(vpc.Service{Name: "apiserver", Addr: netip.MustParseAddr(apiAddr), SubnetID: w.model.Services()[0].SubnetID}))
 	place := filepath.Join(w.dir, "netns", "apiserver")
 	w.await("namespace of the API server's address", func() bool { _, err := os.Stat(place); return err == nil && w.plane.Sync() == nil })
 	a.passOn(w.open("apiserver"))
 	return a
+}
+
+// kubeconfig makes the daemon's next life a user's.
+func (a *annotated) kubeconfig(user string, groups ...string) {
+	a.t.Helper()
+	server, err := apiServer()
+	a.check(err)
+	path := filepath.Join(a.dir, "kubeconfig")
+	a.check(server.Kubeconfig(path, user, groups...))
+	kubeconfig, err := clientcmd.LoadFromFile(path)
+	a.check(err)
+	for _, cluster := range kubeconfig.Clusters {
+		cluster.Server = "https://" + apiAddr + ":6443"
+		cluster.TLSServerName = kubetest.Address // what the certificate names
+	}
+	a.check(clientcmd.WriteToFile(*kubeconfig, path))
 }
 
 // passOn carries connections from the VPC to where the API server really is.

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vpc-cni/vpc-cni/ipamd"
@@ -210,4 +212,78 @@ func TestRestartOfASteadyNodeWritesNothing(t *testing.T) {
 	a.reads("late", late.addr.String())
 	a.await("its own watch has shown it", func() bool { return a.metric("vpccni_annotation_visible_seconds_count") == 1 })
 	t.Logf("visible %s after ADD began", time.Since(began).Round(time.Millisecond))
+}
+
+// DEL of pods that were made while the knob was off, and never had a key, makes no request and changes no object.
+func TestA18DELOfPodsWithoutAKeyCostsNoRequest(t *testing.T) {
+	t.Parallel()
+	a := newAnnotated(t, true)
+	a.env = append(a.env, "ANNOTATE_POD_IP=false")
+	a.start()
+	pods := a.runningOnes(4)
+	var before []string
+	for i := range pods {
+		before = append(before, a.object(fmt.Sprint("web-", i)).ResourceVersion)
+	}
+	for i, p := range pods {
+		a.del(p)
+		a.del(p) // and once more
+		if is := a.object(fmt.Sprint("web-", i)).ResourceVersion; is != before[i] {
+			t.Errorf("web-%d was changed by its DEL", i)
+		}
+	}
+	if page := a.page("metrics.sock", "/metrics"); strings.Contains(page, "vpccni_annotation_requests_total{") {
+		t.Error("requests about annotations were made")
+	}
+}
+
+// A release that brings the knob, on a cluster that still has the permissions of one without: pods start as before, one metric
+// and one event say what is missing, and what was not written is when the permission comes.
+func TestA11NewReleaseWithTheOldPermissionsStartsPodsAsBefore(t *testing.T) {
+	t.Parallel()
+	a := newAnnotated(t, true)
+	permit := a.withoutPermissions()
+	a.env = append(a.env, "ANNOTATE_POD_IP=false")
+	a.start()
+	before := a.running("before")
+	a.with("ANNOTATE_POD_IP=true")
+	after := a.running("after")
+	for _, p := range []*pod{before, after} {
+		a.reaches(p, ec2Addr+":80")
+	}
+	a.await("the refusal is counted", func() bool {
+		return a.metric(`vpccni_annotation_requests_total{operation="set",reason="forbidden"}`) > 0
+	})
+	if _, there := a.value("after"); there {
+		t.Error("written without permission")
+	}
+	permit()
+	next := a.running("next") // whose patch is taken, and brings the others back
+	for _, p := range []*pod{before, after, next} {
+		a.reads(p.conf.Args[2][1], p.addr.String())
+	}
+}
+
+// withoutPermissions makes the daemon's account one that may do nothing; what it gives grants it what the manifests do.
+func (a *annotated) withoutPermissions() (permit func()) {
+	a.t.Helper()
+	user := "old-" + a.namespace
+	a.kubeconfig(user)
+	return func() {
+		role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch", "patch"}}}}
+		role.Name = user
+		a.check(a.admin.Create(a.t.Context(), role))
+		binding := &rbacv1.ClusterRoleBinding{
+			Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		}
+		binding.Name = user
+		a.check(a.admin.Create(a.t.Context(), binding))
+		a.await("the permission is known to the server", func() bool {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods"},
+			}}
+			return a.admin.Create(a.t.Context(), review) == nil && review.Status.Allowed
+		})
+	}
 }

@@ -180,7 +180,7 @@ func TestLeftoverIsSpreadLikeAPass(t *testing.T) {
 	})
 }
 
-func TestSubmitDoesNotBlockWhileServerHangs(t *testing.T) {
+func TestA30SubmitDoesNotBlockWhileServerHangs(t *testing.T) {
 	hang := func(m *memory, _ *Config) { m.fate = func(string) fate { return fate{lost: true, never: true} } }
 	virtually(t, hang, func(b *bench) {
 		start := time.Now()
