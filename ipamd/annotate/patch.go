@@ -9,8 +9,10 @@ import (
 // annotation is a key with a value that it has or is to have.
 type annotation struct{ key, value string }
 
-// mergePatch sets annotations on the pod with this UID. Another UID makes the API server answer 422 with cause field
-// metadata.uid, so a pod that was replaced under its name stays untouched without a read before.
+// mergePatch sets annotations on the pod with this UID, unless it is in the host's network. Another UID makes the API server
+// answer 422 with cause field metadata.uid, so a pod that was replaced under its name stays untouched without a read before.
+// A pod's hostNetwork cannot be changed (ValidatePodUpdate): taking it off is nothing where it is not set, and else 422 with
+// cause field spec.
 func mergePatch(uid string, wanted []annotation) ([]byte, error) {
 	type metadata struct {
 		UID         string            `json:"uid"`
@@ -20,9 +22,13 @@ func mergePatch(uid string, wanted []annotation) ([]byte, error) {
 	for _, a := range wanted {
 		values[a.key] = a.value
 	}
+	type spec struct {
+		HostNetwork *bool `json:"hostNetwork"` // null takes it off
+	}
 	body, err := json.Marshal(struct {
 		Metadata metadata `json:"metadata"`
-	}{metadata{uid, values}})
+		Spec     spec     `json:"spec"`
+	}{metadata{uid, values}, spec{}})
 	if err != nil {
 		return nil, fmt.Errorf("encode merge patch: %w", err)
 	}

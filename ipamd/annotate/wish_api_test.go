@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
@@ -185,9 +186,11 @@ func TestUIDUnknownIsLearnedByOneRead(t *testing.T) {
 func TestHostNetworkPodIsNeverWritten(t *testing.T) {
 	c := newCluster(t, setting{})
 	pod := c.pod("p", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	pod.UID = ""
-	c.submitted(record(pod, "s1", "10.0.0.1", pool.WishPresent), "present gone hostnetwork")
-	c.holds("p", key, "<none>")
+	for _, uid := range []types.UID{pod.UID, ""} {
+		pod.UID = uid
+		c.submitted(record(pod, "s1", "10.0.0.1", pool.WishPresent), "present gone hostnetwork")
+		c.holds("p", key, "<none>")
+	}
 	c.quiet()
 }
 
