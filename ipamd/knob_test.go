@@ -2,7 +2,9 @@ package ipamd_test
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -286,4 +288,41 @@ func (a *annotated) withoutPermissions() (permit func()) {
 			return a.admin.Create(a.t.Context(), review) == nil && review.Status.Allowed
 		})
 	}
+}
+
+// An address that a pod's object names, though no sandbox has it, goes to another pod last; who must take it is told of, in an
+// event and a metric.
+func TestAddressThatAnUnfinishedPodNamesGoesLast(t *testing.T) {
+	t.Parallel()
+	a := newAnnotated(t, true, "MINIMUM_IP_TARGET=3", "WARM_IP_TARGET=0")
+	a.start()
+	var free []string
+	a.await("three free addresses", func() bool {
+		free = regexp.MustCompile(`"Addr": "([0-9.]+)",\s+"ENI": "[^"]+",\s+"Condition": "free"`).FindAllString(a.page("introspection.sock", "/v1/status"), -1)
+		return len(free) == 3
+	})
+	first := regexp.MustCompile(`[0-9]+\.[0-9.]+`).FindString(free[0])
+	named, ghost := netip.MustParseAddr(first), a.pod("ghost")
+	ghost.addr = named
+	a.posted(ghost, corev1.PodRunning)
+	a.shows("introspection.sock", "/v1/status", fmt.Sprintf("%q", a.namespace+"/ghost"))
+	one, two := a.running("one"), a.running("two")
+	if one.addr == named || two.addr == named {
+		t.Errorf("%s is given out before others", named)
+	}
+	three := a.running("three")
+	if three.addr != named {
+		t.Errorf("the third pod gets %s", three.addr)
+	}
+	a.await("it is counted", func() bool { return a.metric("vpccni_addresses_named_elsewhere_total") == 1 })
+	a.await("it is told of", func() bool {
+		var events corev1.EventList
+		a.check(a.admin.List(t.Context(), &events, client.InNamespace("default")))
+		for _, event := range events.Items {
+			if event.InvolvedObject.Name == a.namespace && event.Reason == "AddressStillNamed" && strings.Contains(event.Message, first) {
+				return true
+			}
+		}
+		return false
+	})
 }

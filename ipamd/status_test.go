@@ -1,10 +1,13 @@
 package ipamd
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
 )
@@ -39,5 +42,33 @@ func TestCount(t *testing.T) {
 	}
 	if got := count(pool.View{}, -1); got.MaxIPs != 0 {
 		t.Errorf("before the first reading: %+v", got)
+	}
+}
+
+func TestStatusTextTellsHowFarAPassIs(t *testing.T) {
+	began := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	page := statusPage{
+		Annotations: annotationPage{
+			On: true, Keys: []string{"a.example/ip", "b.example/ips"}, Joined: []string{"b.example/ips"}, Owned: 110, Pending: 53, OldestWait: "5.2s", Overdue: 1,
+			Pass: annotate.Progress{Total: 110, Visited: 57, Began: began},
+		},
+		Warnings: []string{"a rule of nm-cloud-setup"},
+	}
+	page.Errors.Save = "no room"
+	want := `daemon:       not ready yet: the node's ENIs or its kernel have not been read
+node:         unknown (unknown), 0 ENIs, 0 addresses: 0 in use, 0 resting
+waiting pods: 0
+annotations:  on, a.example/ip, b.example/ips (all addresses)
+              owned on 110 pods, 53 pending (the oldest for 5.2s), 1 overdue
+              pass over the node's pods: 57 of 110 visited since 2026-01-01T12:00:00Z
+trouble:      no room
+warning:      a rule of nm-cloud-setup
+`
+	if diff := cmp.Diff(want, page.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+	page.Annotations.Pass.Visited, page.Annotations.Pass.Ended = 110, began.Add(11*time.Second)
+	if text := page.String(); !strings.Contains(text, "last pass over the node's pods: all 110 visited, 2026-01-01T12:00:00Z to 2026-01-01T12:00:11Z") {
+		t.Errorf("at the end:\n%s", text)
 	}
 }

@@ -109,9 +109,9 @@ func (l *keyList) take(key keyForm) error {
 	case slices.Contains(l.names, key.name):
 		return fmt.Errorf("%s is named twice: leave one out", key.name)
 	case key.name == calicoKey && key.form == formAll:
-		return fmt.Errorf("Calico reads one address there: leave %q out; the list goes to %s", ":"+formAll, calicoListKey) //nolint:staticcheck,revive // a proper name
+		return fmt.Errorf("Calico reads one address there: leave %q out; the list goes to %s", ":"+formAll, calicoListKey) //nolint:staticcheck // a proper name
 	case key.name == calicoListKey && key.form == formFirst:
-		return fmt.Errorf("Calico reads all of a pod's addresses there and believes them before %s: leave %q out", calicoKey, ":"+formFirst) //nolint:staticcheck,revive // a proper name
+		return fmt.Errorf("Calico reads all of a pod's addresses there and believes them before %s: leave %q out", calicoKey, ":"+formFirst) //nolint:staticcheck // a proper name
 	}
 	l.names = append(l.names, key.name)
 	if key.form == formAll || key.name == calicoListKey {

@@ -66,7 +66,7 @@ func TestKeysNamesEveryFault(t *testing.T) {
 		"aws,vpc.amazonaws.com/pod-ips:all":                              {"named twice"},
 		"calcio":                                                         {"looks like the preset calico"},
 		"Calico":                                                         {"looks like the preset calico"},
-		"netural,awz":                                                    {"looks like the preset neutral", "looks like the preset aws"},
+		"neutra,awz":                                                     {"looks like the preset neutral", "looks like the preset aws"},
 		"node.kubernetes.io/ip,x.k8s.io/ip":                              {"item 1", "item 2", "reserved for Kubernetes"},
 		"k8s.v1.cni.cncf.io/network-status":                              {"whose values are JSON"},
 		"vpc.amazonaws.com/pod-eni":                                      {"reserved for Amazon's controllers"},

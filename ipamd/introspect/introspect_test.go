@@ -131,7 +131,8 @@ func TestServeNamesTheAddressThatIsTaken(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1, StateTrouble: map[string]bool{"save": true, "load": false}}
+	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1,
+		OldestAnnotation: 1500 * time.Millisecond, AnnotationsOverdue: 4, PassLeft: 53, NamedElsewhere: 6, StateTrouble: map[string]bool{"save": true, "load": false}}
 	known := true
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry, func() (Figures, bool) { return figures, known })
@@ -144,6 +145,7 @@ func TestMetrics(t *testing.T) {
 	m.Called(Call{Service: "imds", Action: "mac", Took: time.Millisecond, Failed: true})
 	m.Request("set", "ok", time.Millisecond)
 	m.Written(3 * time.Millisecond)
+	m.Visible(4 * time.Millisecond)
 	m.Repairable("route", "rule")
 	m.Repaired("rule")
 	if route, rule := testutil.ToFloat64(m.kernelRepairs.WithLabelValues("route")), testutil.ToFloat64(m.kernelRepairs.WithLabelValues("rule")); route != 0 || rule != 1 {
@@ -170,9 +172,21 @@ awscni_ec2api_error_count{fn="AttachNetworkInterface"} 1
 # HELP awscni_no_available_ip_addresses pods that got no address in time
 # TYPE awscni_no_available_ip_addresses counter
 awscni_no_available_ip_addresses 1
+# HELP vpccni_addresses_named_elsewhere_total addresses given to a pod although another pod's annotation or status still named them: there was no other
+# TYPE vpccni_addresses_named_elsewhere_total counter
+vpccni_addresses_named_elsewhere_total 6
+# HELP vpccni_annotations_oldest_pending_seconds seconds since the oldest wish that the API server has not answered yet came up; 0: there is none
+# TYPE vpccni_annotations_oldest_pending_seconds gauge
+vpccni_annotations_oldest_pending_seconds 1.5
+# HELP vpccni_annotations_overdue pods that still name the address of a sandbox that ended ten minutes ago or earlier; alarm when it is not 0: other pods may have the addresses
+# TYPE vpccni_annotations_overdue gauge
+vpccni_annotations_overdue 4
 # HELP vpccni_annotations_owned pods whose annotations this daemon answers for; while it is not 0, the permission to patch pods is needed
 # TYPE vpccni_annotations_owned gauge
 vpccni_annotations_owned 2
+# HELP vpccni_annotations_pass_left pods that the pass over the node's pods (at start, after a change of settings) has still to visit
+# TYPE vpccni_annotations_pass_left gauge
+vpccni_annotations_pass_left 53
 # HELP vpccni_annotations_pending annotations whose wish the API server has not answered yet
 # TYPE vpccni_annotations_pending gauge
 vpccni_annotations_pending 1
@@ -181,7 +195,8 @@ vpccni_annotations_pending 1
 vpccni_state_trouble{kind="load"} 0
 vpccni_state_trouble{kind="save"} 1
 `
-	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending", "vpccni_state_trouble"}
+	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending",
+		"vpccni_addresses_named_elsewhere_total", "vpccni_annotations_oldest_pending_seconds", "vpccni_annotations_overdue", "vpccni_annotations_pass_left", "vpccni_state_trouble"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)
 	}

@@ -44,7 +44,7 @@ func NewPods(c *Client, config PodsConfig) *Pods {
 		config.News = func() {}
 	}
 	p := &Pods{synced: make(chan struct{}), logger: config.Logger, news: config.News, changed: func(_, _ *corev1.Pod) {}}
-	logger := klog.Logger(logr.FromSlogHandler(quiet{config.Logger.Handler()}))
+	logger := logr.FromSlogHandler(quiet{config.Logger.Handler()})
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger:        &logger,
 		ListerWatcher: c.lister(p.failed),

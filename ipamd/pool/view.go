@@ -34,7 +34,8 @@ type AddressView struct {
 	ENI        string `json:",omitempty"`
 	Condition  Condition
 	Assignment *Assignment `json:",omitempty"`
-	Until      time.Time   `json:",omitzero"` // cooldown's end
+	Until      time.Time   `json:",omitzero"`  // cooldown's end
+	NamedBy    string      `json:",omitempty"` // a pod whose object names the address, though no sandbox has it: it is given out last
 }
 
 // View gives the state at a moment, ordered by device and address.
@@ -52,6 +53,8 @@ func (p *Pool) View(now time.Time) View {
 		if a.holder != nil {
 			copied := a.holder.Assignment
 			av.Assignment = &copied
+		} else if other := p.claimant(a.addr, Pod{}); other != nil {
+			av.NamedBy = other.Namespace + "/" + other.Name
 		}
 		v.Addresses = append(v.Addresses, av)
 	}
