@@ -2,17 +2,22 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 )
@@ -24,6 +29,7 @@ type Pods struct {
 	controller cache.Controller
 	synced     chan struct{}
 	logger     *slog.Logger
+	pace       time.Duration
 	news       func()
 	changed    func(was, is *corev1.Pod)
 }
@@ -33,7 +39,13 @@ type PodsConfig struct {
 	// News is called after each change, when Pod and Claims show it; nil: nobody is told.
 	News   func()
 	Logger *slog.Logger // nil: silent
+	// Pace is how long to wait after the server has said that it does not let us watch; 0: 5 minutes. It takes a person to
+	// change that, and a thousand nodes must not keep asking.
+	Pace time.Duration
 }
+
+// refusedPace is Pace's default.
+const refusedPace = 5 * time.Minute
 
 // NewPods makes a watch; Run begins it.
 func NewPods(c *Client, config PodsConfig) *Pods {
@@ -43,11 +55,14 @@ func NewPods(c *Client, config PodsConfig) *Pods {
 	if config.News == nil {
 		config.News = func() {}
 	}
-	p := &Pods{synced: make(chan struct{}), logger: config.Logger, news: config.News, changed: func(_, _ *corev1.Pod) {}}
-	logger := logr.FromSlogHandler(quiet{config.Logger.Handler()})
+	if config.Pace <= 0 {
+		config.Pace = refusedPace
+	}
+	p := &Pods{synced: make(chan struct{}), logger: config.Logger, pace: config.Pace, news: config.News, changed: func(_, _ *corev1.Pod) {}}
+	logger := logr.Discard() // what goes wrong is told once, by asked
 	p.store, p.controller = cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger:        &logger,
-		ListerWatcher: c.lister(p.failed),
+		ListerWatcher: p.lister(c),
 		ObjectType:    &corev1.Pod{},
 		Transform:     strip,
 		Handler: cache.ResourceEventHandlerFuncs{
@@ -68,53 +83,68 @@ func (p *Pods) tell(was, is *corev1.Pod) {
 	p.news()
 }
 
-// failed logs a list or watch that the server refused or did not answer. Client-go tries again, ever more slowly.
-func (p *Pods) failed(err error) {
-	p.logger.Debug("cannot watch pods, trying again", "err", err)
+// refusal is what the watch keeps of the server's last answer. It belongs to the informer's goroutine.
+type refusal struct {
+	told  bool      // it is in the log
+	until time.Time // no request before
 }
-
-// quiet leaves out what client-go tells of its daily life.
-type quiet struct{ slog.Handler }
-
-func (q quiet) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && q.Handler.Enabled(ctx, level)
-}
-
-func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.Handler.WithAttrs(attrs)} }
-
-func (q quiet) WithGroup(name string) slog.Handler { return quiet{q.Handler.WithGroup(name)} }
 
 // lister lists and watches this node's pods. Both have one name for tests: which of them a start needs, the server's release
 // decides.
-func (c *Client) lister(failed func(error)) *cache.ListWatch {
-	request := func(options *metav1.ListOptions) {
-		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", c.node).String()
-	}
-	tell := func(err error) error {
-		if err != nil {
-			failed(err)
+func (p *Pods) lister(c *Client) *cache.ListWatch {
+	last := &refusal{}
+	selector := fields.OneTermEqualSelector("spec.nodeName", c.node).String()
+	ask := func(ctx context.Context, options metav1.ListOptions, send func(*rest.Request) error) error {
+		if err := last.wait(ctx); err != nil {
+			return err
 		}
+		options.FieldSelector = selector
+		request := c.core.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0)
+		err := c.around.do("pods watch", func() error { return send(request) })
+		p.asked(last, err)
 		return err
 	}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			request(&options)
-			var list corev1.PodList
-			err := c.around.do("pods watch", func() error {
-				return c.core.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Do(ctx).Into(&list)
-			})
-			return &list, tell(err)
+			list := &corev1.PodList{}
+			err := ask(ctx, options, func(r *rest.Request) error { return r.Do(ctx).Into(list) })
+			return list, err
 		},
-		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			request(&options)
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (events watch.Interface, err error) {
 			options.Watch = true
-			var events watch.Interface
-			err := c.around.do("pods watch", func() (err error) {
-				events, err = c.core.Get().Resource("pods").VersionedParams(&options, metav1.ParameterCodec).MaxRetries(0).Watch(ctx)
+			err = ask(ctx, options, func(r *rest.Request) (err error) {
+				events, err = r.Watch(ctx)
 				return err
 			})
-			return events, tell(err)
+			return events, err
 		},
+	}
+}
+
+// wait is for the time that a refusal asks for.
+func (r *refusal) wait(ctx context.Context) error {
+	timer := time.NewTimer(time.Until(r.until))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// asked takes the server's answer. Trouble is told when it begins and when it ends; client-go asks again, ever more slowly.
+func (p *Pods) asked(last *refusal, err error) {
+	switch {
+	case err == nil && last.told:
+		p.logger.Info("this node's pods are watched again")
+	case err != nil && !last.told && !errors.Is(err, context.Canceled):
+		p.logger.Warn("cannot watch this node's pods: annotations are written, at the cost of more requests",
+			"advice", "grant this service account the verbs list and watch on pods, if they are missing", "err", err)
+	}
+	last.told = err != nil
+	if last.until = (time.Time{}); apierrors.IsForbidden(err) {
+		last.until = time.Now().Add(p.pace/2 + rand.N(p.pace)) // spread, or all nodes would come together
 	}
 }
 
@@ -134,7 +164,7 @@ func (p *Pods) Run(ctx context.Context) error {
 			close(p.synced)
 		}
 	})
-	p.controller.RunWithContext(klog.NewContext(ctx, logr.FromSlogHandler(quiet{p.logger.Handler()})))
+	p.controller.RunWithContext(klog.NewContext(ctx, logr.Discard()))
 	waiting.Wait()
 	return nil
 }

@@ -2,13 +2,19 @@ package kube_test
 
 import (
 	"context"
+	"log/slog"
+	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -165,17 +171,69 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Without the permission nothing is shown and nothing ends.
-func TestWatchWithoutPermissionIsNeverSynced(t *testing.T) {
-	w, _ := watching(t, "node-forbidden", "nobody")
-	select {
-	case <-w.pods.Synced():
-		t.Error("synced without permission")
-	case n := <-w.news:
-		t.Errorf("news: %v", n)
-	case <-time.After(500 * time.Millisecond):
+// Without the permission nothing is shown, one warning tells, and the server is hardly asked; with it, the watch begins.
+func TestWatchWithoutPermissionWaitsForIt(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		pace time.Duration
+		most int // requests before the permission
+	}{{"patient", 0, 1}, {"eager", 50 * time.Millisecond, 1000}} {
+		t.Run(test.name, func(t *testing.T) {
+			var asked atomic.Int32
+			log := &lines{}
+			user := "watch-" + test.name
+			c, admin := connect(t, func(k *kube.Config) {
+				k.Wrap = func(next http.RoundTripper) http.RoundTripper {
+					return roundTrip(func(r *http.Request) (*http.Response, error) { asked.Add(1); return next.RoundTrip(r) })
+				}
+			}, user)
+			pods := kube.NewPods(c, kube.PodsConfig{Pace: test.pace, Logger: slog.New(slog.NewTextHandler(log, nil))})
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan error, 1)
+			go func() { ended <- pods.Run(ctx) }()
+			select {
+			case <-pods.Synced():
+				t.Error("synced without permission")
+			case <-time.After(2 * time.Second):
+			}
+			if n := int(asked.Load()); n == 0 || n > test.most || pods.Pod("default", "x") != nil || len(pods.Claims(nil)) != 0 {
+				t.Errorf("asked %d times, want at most %d", n, test.most)
+			}
+			if test.pace > 0 {
+				role := &rbacv1.ClusterRole{Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list", "watch"}}}}
+				binding := &rbacv1.ClusterRoleBinding{
+					Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+					RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+				}
+				role.Name, binding.Name = user, user
+				create(t, admin, role, binding)
+				<-pods.Synced()
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+				t.Errorf("%d warnings:\n%s", n, log)
+			}
+		})
 	}
-	if w.pods.Pod("default", "x") != nil || len(w.pods.Claims(nil)) != 0 {
-		t.Error("something is shown")
-	}
+}
+
+// lines is a log.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
