@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// defaultWorkers keeps 110 pods that start at once (kubelet's default maximum) from waiting for each other: at 5 ms a
-	// patch they are all written within 40 ms.
-	defaultWorkers = 16
+	// defaultWorkers is more than kubelet's default maximum of pods (110): all of a node's may start at once, and none waits
+	// for another's answer, however long the API server takes. Passes are limited by their rate.
+	defaultWorkers = 128
 	// defaultPassQPS spreads a pass over a full node (110 pods) over 11 s: an upgrade restarts every node's daemon, and a
 	// thousand nodes at 10 requests a second are what an API server still serves beside its work.
 	defaultPassQPS = 10
@@ -50,7 +50,7 @@ type Config struct {
 	Metrics   Metrics          // nil: none
 	Now       func() time.Time // nil: time.Now
 	Rand      func() float64   // in [0,1), spreads retries; nil: math/rand
-	Workers   int              // requests in flight at most; 0: 16
+	Workers   int              // requests in flight at most; 0: 128
 	PassQPS   float64          // records per second of passes; 0: 10
 	PassBurst int              // 0: 10
 	Settle    time.Duration    // how long after its start an unanswered request may be carried out; 0: 30 s
