@@ -61,16 +61,21 @@ func newAnnotation(settings config.Settings, answers *answers, to annotationRepo
 	}
 	a.client = client
 	a.events = kube.NewEvents(client, kube.NodeReference(settings.NodeName), to.log)
-	watching := to.log.With("part", "watch pods")
-	a.pods = kube.NewPods(client, kube.PodsConfig{News: a.saw, Logger: watching})
+	var pods annotate.Pods
+	if settings.NodeName != "" { // else it would be the pods that no node has yet
+		a.pods = kube.NewPods(client, kube.PodsConfig{News: a.saw, Logger: to.log.With("part", "watch pods")})
+		pods = a.pods
+	}
 	a.writer, err = annotate.New(annotate.Config{
-		API: client, Pods: a.pods, Joined: settings.AnnotateAll, Answer: answers.answered, Logger: to.log, Event: a.events.Warn, Metrics: to.metrics,
+		API: client, Pods: pods, Joined: settings.AnnotateAll, Answer: answers.answered, Logger: to.log, Event: a.events.Warn, Metrics: to.metrics,
 		Settle: to.options.Settle, Around: annotate.Around(to.options.Around),
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.pods.Tell(a.writer.Changed)
+	if a.pods != nil {
+		a.pods.Tell(a.writer.Changed)
+	}
 	return a, nil
 }
 
@@ -139,8 +144,10 @@ func (a *annotation) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.writer.Run(ctx) })
 	group.Go(func() error { return a.events.Run(ctx) })
-	group.Go(func() error { return a.pods.Run(ctx) })
-	group.Go(func() error { a.keepClaims(ctx); return nil })
+	if a.pods != nil {
+		group.Go(func() error { return a.pods.Run(ctx) })
+		group.Go(func() error { a.keepClaims(ctx); return nil })
+	}
 	group.Go(func() error { a.checkPermission(ctx); return nil })
 	return group.Wait()
 }

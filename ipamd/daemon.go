@@ -46,6 +46,7 @@ type daemon struct {
 	figures    *figures
 	lock       *nodeLock
 	listening  chan struct{} // closed when plugins can connect
+	takenTold  time.Time     // last event about an address that is still named
 }
 
 // Run is the daemon's life: it waits for an earlier daemon of the node to end, serves until ctx ends, and leaves the pods,
@@ -175,10 +176,20 @@ func (d *daemon) event(reason, message string) {
 	}
 }
 
+// takenEvery is the shortest time between two events about addresses that are still named: the log has each.
+const takenEvery = 10 * time.Minute
+
 // taken tells of an address that a pod had to get although another one still names it: a policy engine may apply the other
-// one's rules to it.
+// one's rules to it. The loop's goroutine calls it.
 func (d *daemon) taken(t pool.Taken) {
 	d.log.Warn("address given out that another pod still names", "addr", t.Addr, "pod", t.Pod.Namespace+"/"+t.Pod.Name, "named_by", t.By)
+	if now := time.Now(); now.Sub(d.takenTold) >= takenEvery {
+		d.takenTold = now
+		d.tellTaken(t)
+	}
+}
+
+func (d *daemon) tellTaken(t pool.Taken) {
 	d.event("AddressStillNamed", fmt.Sprintf("%s was given to pod %s/%s although %s still names it: no other address was free. "+
 		"A policy engine may take one for the other until that changes. Give the node more addresses (WARM_IP_TARGET, a larger subnet), or see why clears are late", t.Addr, t.Pod.Namespace, t.Pod.Name, t.By))
 }

@@ -78,3 +78,22 @@ func without[T any](random *rand.Rand, list []T) []T {
 	i := random.IntN(len(list))
 	return slices.Delete(slices.Clone(list), i, i+1)
 }
+
+// A pod's further addresses are part of what is owned: without them a value of all addresses would not be known as ours.
+func TestFurtherAddressesOfAnAnnotationAreKept(t *testing.T) {
+	snap := pool.Snapshot{BootID: "b", Annotations: []pool.Annotation{{
+		Owner: pool.Owner{Pod: pool.Pod{Namespace: "n", Name: "p", UID: "u"}, Sandbox: "s", Addr: netip.MustParseAddr("10.0.0.1")},
+		More:  []netip.Addr{netip.MustParseAddr("2001:db8::1")}, Keys: []string{"k"}, Wish: pool.WishPresent, Since: time.Unix(1, 0).UTC(),
+	}}}
+	memory := NewMemory()
+	if err := New(memory, "state").Save(snap); err != nil {
+		t.Fatal(err)
+	}
+	got, found, err := New(memory, "state").Load()
+	if err != nil || !found {
+		t.Fatal(found, err)
+	}
+	if diff := cmp.Diff(snap, got, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("(-saved +loaded):\n%s", diff)
+	}
+}
