@@ -15,9 +15,6 @@ import (
 	"github.com/vpc-cni/vpc-cni/ipamd/reconcile"
 )
 
-// permissionTimeout bounds the question whether pods may be patched; its answer only warns.
-const permissionTimeout = 10 * time.Second
-
 // claimsEvery merges the news of many pods that start at once. An address rests for longer than that before it is given out
 // again, unless IP_COOLDOWN_PERIOD is 0.
 const claimsEvery = 200 * time.Millisecond
@@ -34,6 +31,7 @@ type annotation struct {
 	keys   []string
 	named  chan struct{} // the watch has news: what pods name may have changed
 	claims func(context.Context, []pool.Claim)
+	check  *selfCheck
 }
 
 // annotationReporting is where annotations are told of.
@@ -47,7 +45,7 @@ type annotationReporting struct {
 // newAnnotation makes no call: pods start while the API server is down. Missing credentials are an error only where the
 // knob is on.
 func newAnnotation(settings config.Settings, answers *answers, to annotationReporting) (*annotation, error) {
-	a := &annotation{on: settings.AnnotatePodIP, keys: settings.AnnotateKeys, named: make(chan struct{}, 1), claims: to.claims, log: to.log}
+	a := &annotation{on: settings.AnnotatePodIP, keys: settings.AnnotateKeys, named: make(chan struct{}, 1), claims: to.claims, log: to.log, check: &selfCheck{}}
 	client, err := kube.New(kube.Config{
 		Kubeconfig: settings.Kubeconfig, Endpoint: settings.ClusterEndpoint, Node: settings.NodeName,
 		Around: kube.Around(to.options.Around),
@@ -65,6 +63,9 @@ func newAnnotation(settings config.Settings, answers *answers, to annotationRepo
 	if settings.NodeName != "" { // else it would be the pods that no node has yet
 		a.pods = kube.NewPods(client, kube.PodsConfig{News: a.saw, Logger: to.log.With("part", "watch pods")})
 		pods = a.pods
+	}
+	if a.on {
+		a.check = newSelfCheck(client, settings.AnnotateKeys, a.events, to.log)
 	}
 	a.writer, err = annotate.New(annotate.Config{
 		API: client, Pods: pods, Joined: settings.AnnotateAll, Answer: answers.answered, Logger: to.log, Event: a.events.Warn, Metrics: to.metrics,
@@ -126,6 +127,7 @@ func (a *annotation) show(f *introspect.Figures) {
 	progress := a.writer.Progress()
 	f.AnnotationsPending, f.OldestAnnotation = a.writer.Pending(), a.writer.Oldest()
 	f.AnnotationsOverdue, _ = a.writer.Overdue()
+	f.AnnotationTrouble = a.check.trouble()
 	f.PassLeft = progress.Total - progress.Visited
 }
 
@@ -148,25 +150,6 @@ func (a *annotation) run(ctx context.Context) error {
 		group.Go(func() error { return a.pods.Run(ctx) })
 		group.Go(func() error { a.keepClaims(ctx); return nil })
 	}
-	group.Go(func() error { a.checkPermission(ctx); return nil })
+	group.Go(func() error { return a.check.run(ctx) })
 	return group.Wait()
-}
-
-// checkPermission warns once, early, if pods may not be patched: the first refused patch would say so too, but only when
-// the first pod starts.
-func (a *annotation) checkPermission(ctx context.Context) {
-	if !a.on {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, permissionTimeout)
-	defer cancel()
-	allowed, err := a.client.CanPatchPods(ctx)
-	switch {
-	case err != nil:
-		a.log.Info("permission to patch pods not known yet", "err", err)
-	case !allowed:
-		const advice = "ANNOTATE_POD_IP is on, but this service account may not patch pods: grant the verb patch on pods. Pods start without the annotation."
-		a.log.Error("pods may not be patched", "advice", advice)
-		a.events.Warn("MissingPermission", advice)
-	}
 }

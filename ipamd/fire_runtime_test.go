@@ -201,7 +201,20 @@ func (f *fire) collect() error {
 }
 
 // user is the daemon's name at the API server.
-func (f *fire) user() string { return "daemon-of-" + f.nodeName }
+func (f *fire) user() string { return "system:serviceaccount:" + f.namespace + ":" + f.nodeName }
+
+// token makes the daemon's service account and pod and gives a token of theirs.
+func (f *fire) token() string {
+	f.t.Helper()
+	account := kubetest.Account(f.namespace, f.nodeName)
+	f.check(f.admin.Create(f.t.Context(), account))
+	pod := kubetest.Pod(f.namespace, f.nodeName, f.nodeName)
+	pod.Spec.ServiceAccountName, pod.Spec.HostNetwork = f.nodeName, true
+	f.check(f.admin.Create(f.t.Context(), pod))
+	token, err := kubetest.Token(f.t.Context(), f.admin, account, pod)
+	f.check(err)
+	return token
+}
 
 // grant gives the daemon what it needs of the API; the right to patch pods can be taken away.
 func (f *fire) grant() {

@@ -15,20 +15,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vpc-cni/vpc-cni/e2e/crash"
 )
 
-// events counts the daemon's events, and forgets them.
+// events counts the daemon's warnings, and forgets them.
 func (f *fire) events() int {
 	var list corev1.EventList
-	if err := f.admin.List(context.Background(), &list, client.InNamespace("default")); err != nil {
+	if err := f.admin.List(context.Background(), &list); err != nil {
 		return 0
 	}
 	n := 0
 	for i := range list.Items {
-		if list.Items[i].InvolvedObject.Name == f.nodeName {
+		if list.Items[i].InvolvedObject.Name == f.nodeName && list.Items[i].Type == corev1.EventTypeWarning {
 			n++
 			_ = f.admin.Delete(context.Background(), &list.Items[i])
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vpc-cni/vpc-cni/e2e/crash"
@@ -142,9 +143,13 @@ func (f *fire) cluster() {
 	f.check(f.admin.Create(f.t.Context(), namespace))
 	f.grant()
 	path := filepath.Join(f.dir, "kubeconfig")
-	f.check(server.Kubeconfig(path, f.user()))
+	f.check(server.Kubeconfig(path, f.nodeName))
 	kubeconfig, err := clientcmd.LoadFromFile(path)
 	f.check(err)
+	token := f.token()
+	for _, user := range kubeconfig.AuthInfos {
+		*user = clientcmdapi.AuthInfo{Token: token}
+	}
 	for _, cluster := range kubeconfig.Clusters {
 		cluster.Server = "https://" + apiAddr + ":6443"
 		cluster.TLSServerName = kubetest.Address // what the certificate names

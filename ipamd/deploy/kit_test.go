@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -213,16 +212,12 @@ type user struct {
 // account gives the daemon's service account with a token that is bound to the pod; nil: to none.
 func (c *cluster) account(pod *corev1.Pod) *user {
 	c.t.Helper()
-	request := &authenticationv1.TokenRequest{}
-	if pod != nil {
-		request.Spec.BoundObjectRef = &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
-	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: daemon}}
-	if err := c.admin.SubResource("token").Create(c.t.Context(), account, request); err != nil {
+	token, err := kubetest.Token(c.t.Context(), c.admin, kubetest.Account(system, daemon), pod)
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	config := rest.CopyConfig(c.base)
-	config.BearerToken = request.Status.Token
+	config.BearerToken = token
 	made, err := client.New(config, client.Options{Mapper: c.admin.RESTMapper()})
 	if err != nil {
 		c.t.Fatal(err)

@@ -20,6 +20,7 @@ type Figures struct {
 	OldestAnnotation      time.Duration   // age of the oldest of the pending
 	PassLeft              int             // pods that the present pass has still to visit
 	NamedElsewhere        int             // addresses given out that another pod's annotation or status still named
+	AnnotationTrouble     map[string]bool // by kind: "permission", "keys", "policy"
 	StateTrouble          map[string]bool // by kind: "load", "save", "lock"
 }
 

@@ -39,6 +39,7 @@ var (
 	annotateOverdue = metric{"vpccni_annotations_overdue", "gauge", nil, "pods that still name the address of a sandbox that ended ten minutes ago or earlier; alarm when it is not 0: other pods may have the addresses"}
 	annotatePass    = metric{"vpccni_annotations_pass_left", "gauge", nil, "pods that the pass over the node's pods (at start, after a change of settings) has still to visit"}
 	namedElsewhere  = metric{"vpccni_addresses_named_elsewhere_total", "counter", nil, "addresses given to a pod although another pod's annotation or status still named them: there was no other"}
+	annotateTrouble = metric{"vpccni_annotation_trouble", "gauge", []string{"kind"}, "1 while the self-check finds something wrong, by kind: permission (this service account may not do what annotations need), keys (admission would refuse the configured keys), policy (nothing keeps this service account to its keys)"}
 	stateTrouble    = metric{"vpccni_state_trouble", "gauge", []string{"kind"}, "1 while something is wrong with the state folder, by kind: load (this life began without the last one's state), save (no pod can start), lock (there is no lock file)"}
 
 	annotationRequests = metric{"vpccni_annotation_requests_total", "counter", []string{"operation", "reason"}, "requests about annotations: set, clear, remove, read; reason is ok or why not"}
@@ -51,7 +52,7 @@ func metrics() []metric {
 	return []metric{
 		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount, kernelRepairs,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
-		annotateOwned, annotatePending, annotateOldest, annotateOverdue, annotatePass, namedElsewhere, stateTrouble,
+		annotateOwned, annotatePending, annotateOldest, annotateOverdue, annotatePass, namedElsewhere, annotateTrouble, stateTrouble,
 		annotationRequests, annotationSeconds, annotationWritten, annotationVisible,
 	}
 }
@@ -105,11 +106,15 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	show(annotatePass, f.PassLeft)
 	out <- prometheus.MustNewConstMetric(annotateOldest.desc(), prometheus.GaugeValue, f.OldestAnnotation.Seconds())
 	out <- prometheus.MustNewConstMetric(namedElsewhere.desc(), prometheus.CounterValue, float64(f.NamedElsewhere))
-	for kind, wrong := range f.StateTrouble {
-		value := 0
-		if wrong {
-			value = 1
+	trouble := func(m metric, kinds map[string]bool) {
+		for kind, wrong := range kinds {
+			value := 0
+			if wrong {
+				value = 1
+			}
+			show(m, value, kind)
 		}
-		show(stateTrouble, value, kind)
 	}
+	trouble(annotateTrouble, f.AnnotationTrouble)
+	trouble(stateTrouble, f.StateTrouble)
 }

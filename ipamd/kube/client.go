@@ -2,15 +2,12 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -167,36 +164,4 @@ func (c *Client) List(ctx context.Context) ([]corev1.Pod, error) {
 		return nil, fmt.Errorf("list pods of node %s: %w", c.node, err)
 	}
 	return list.Items, nil
-}
-
-// CanPatchPods asks the server whether this service account may patch pods. It tells RBAC only: an admission policy may
-// refuse all the same.
-func (c *Client) CanPatchPods(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, clientTimeout)
-	defer cancel()
-	review := authorizationv1.SelfSubjectAccessReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: authorizationv1.SchemeGroupVersion.String(), Kind: "SelfSubjectAccessReview"},
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Resource: "pods"},
-		},
-	}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return false, fmt.Errorf("encode access review: %w", err)
-	}
-	// Raw JSON, because the client's scheme holds core/v1 only.
-	var answer []byte
-	err = c.around.do("review create", func() error {
-		answer, err = c.core.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-			SetHeader("Content-Type", runtime.ContentTypeJSON).SetHeader("Accept", runtime.ContentTypeJSON).
-			MaxRetries(0).Body(body).DoRaw(ctx)
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("review access to pods: %w", err)
-	}
-	if err := json.Unmarshal(answer, &review); err != nil {
-		return false, fmt.Errorf("decode access review: %w", err)
-	}
-	return review.Status.Allowed, nil
 }

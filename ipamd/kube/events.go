@@ -60,13 +60,29 @@ func NewEvents(client *Client, about corev1.ObjectReference, logger *slog.Logger
 }
 
 // Warn reports trouble. Reason is one word in camel case.
-func (e *Events) Warn(reason, message string) { e.add(corev1.EventTypeWarning, reason, message) }
+func (e *Events) Warn(reason, message string) { e.add(e.about, corev1.EventTypeWarning, reason, message) }
 
 // Normal reports what is well.
-func (e *Events) Normal(reason, message string) { e.add(corev1.EventTypeNormal, reason, message) }
+func (e *Events) Normal(reason, message string) { e.add(e.about, corev1.EventTypeNormal, reason, message) }
 
-func (e *Events) add(kind, reason, message string) {
-	event := e.event(kind, reason, shorten(message), metav1.Now())
+// On gives the same writer for events about another object.
+func (e *Events) On(about corev1.ObjectReference) On { return On{e, about} }
+
+// On writes events about one object that is not the writer's usual one.
+type On struct {
+	events *Events
+	about  corev1.ObjectReference
+}
+
+// Warn reports trouble.
+func (o On) Warn(reason, message string) { o.events.add(o.about, corev1.EventTypeWarning, reason, message) }
+
+// Normal reports what is well, or may be meant.
+func (o On) Normal(reason, message string) { o.events.add(o.about, corev1.EventTypeNormal, reason, message) }
+
+func (e *Events) add(about corev1.ObjectReference, kind, reason, message string) {
+	event := e.event(about, kind+"/"+reason, shorten(message), metav1.Now())
+	event.Type, event.Reason = kind, reason
 	select {
 	case e.queue <- event:
 	default:
@@ -74,11 +90,11 @@ func (e *Events) add(kind, reason, message string) {
 	}
 }
 
-// event makes the event, or counts up the one that was written for the same reason and message.
-func (e *Events) event(kind, reason, message string, now metav1.Time) corev1.Event {
+// event makes the event, without type and reason, or counts up the one that was written for the same matter and message.
+func (e *Events) event(about corev1.ObjectReference, matter, message string, now metav1.Time) corev1.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := kind + "/" + reason + "/" + message
+	key := about.Namespace + "/" + about.Name + "/" + matter + "/" + message
 	event, again := e.last[key]
 	if !again {
 		if len(e.last) >= eventQueue {
@@ -86,8 +102,8 @@ func (e *Events) event(kind, reason, message string, now metav1.Time) corev1.Eve
 		}
 		event = corev1.Event{
 			TypeMeta:       metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
-			ObjectMeta:     metav1.ObjectMeta{Namespace: e.namespace(), Name: eventName(e.about.Name, key, now.Time)},
-			InvolvedObject: e.about, Type: kind, Reason: reason, Message: message,
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace(about), Name: eventName(about.Name, key, now.Time)},
+			InvolvedObject: about, Message: message,
 			Source:         corev1.EventSource{Component: fieldManager, Host: e.client.node},
 			FirstTimestamp: now, ReportingController: fieldManager, ReportingInstance: e.client.node,
 		}
@@ -99,11 +115,11 @@ func (e *Events) event(kind, reason, message string, now metav1.Time) corev1.Eve
 }
 
 // namespace is the object's own, or "default" for those that have none.
-func (e *Events) namespace() string {
-	if e.about.Namespace == "" {
+func namespace(about corev1.ObjectReference) string {
+	if about.Namespace == "" {
 		return metav1.NamespaceDefault
 	}
-	return e.about.Namespace
+	return about.Namespace
 }
 
 // eventName makes an event's name as client-go does: the object's name and a number that does not come twice.

@@ -138,7 +138,7 @@ func TestMadeWhileServerIsDown(t *testing.T) {
 
 func TestA10AccessReview(t *testing.T) {
 	c, admin := connect(t, nil, "careful")
-	if allowed, err := c.CanPatchPods(t.Context()); err != nil || allowed {
+	if allowed, err := c.MayPods(t.Context(), "patch"); err != nil || allowed {
 		t.Errorf("without a role: %v, %v", allowed, err)
 	}
 	create(t, admin,
@@ -151,7 +151,7 @@ func TestA10AccessReview(t *testing.T) {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "careful"}},
 		})
 	eventually(t, "the role works", func() bool {
-		allowed, err := c.CanPatchPods(t.Context())
+		allowed, err := c.MayPods(t.Context(), "patch")
 		return err == nil && allowed
 	})
 }
