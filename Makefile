@@ -19,7 +19,7 @@ ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS=
 INCUMBENT   = incumbent="$$(go run ./e2e/cmd/assets -incumbent)" && export INCUMBENT_ASSETS="$$incumbent"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check conformance bench clean tools
+.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check promql conformance bench clean tools
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ incumbent: tools build ## run the CNI that EKS ships, unmodified, on the fake (3
 	@$(ASSETS) && $(INCUMBENT) && INCUMBENT_LOGS="$(CURDIR)/build/incumbent" \
 	  $(STEP) --last "the incumbent on simulated nodes" go test -count=1 -v -timeout 20m ./e2e/eksnode
 
-check: lint law docs-check test ## what CI runs: lint, import law, docs not stale, tests
+check: lint law docs-check promql test ## what CI runs: lint, import law, docs not stale, alert rules, tests
 
 lint:
 	@$(STEP) "golangci-lint (the first time builds it)" go run $(LINT) run ./...
@@ -62,11 +62,15 @@ lint:
 law:
 	@$(STEP) "import law" go test -count=1 ./e2e/importlaw
 
-docs: ## rewrite the generated tables of the README and of fakeec2's
+docs: ## rewrite the generated tables of the README, of fakeec2's and of ipamd/docs
 	@go test -count=1 ./ipamd/docs ./fakeec2/cmd/fakeec2 -run TestReadme -update
+	@$(ASSETS) && go test -count=1 ./ipamd/annotate -run TestAnswersPage -update
 
 docs-check:
 	@$(STEP) "generated tables of the README and of fakeec2's" go test -count=1 ./ipamd/docs ./fakeec2/cmd/fakeec2 ./e2e/figures -run TestReadme
+
+promql:
+	@$(STEP) "alert rules and dashboard, by Prometheus' own parser" go -C ipamd/deploy/promql test -count=1 ./...
 
 conformance: ## the fake EC2 against the real SDK: every pair of action and error code (part of `make test`); prints the table
 	@mkdir -p build && rm -f build/conformance.txt

@@ -41,6 +41,7 @@ const (
 	reasonForbidden    = "forbidden"
 	reasonWebhook      = "webhook" // an admission webhook or policy
 	reasonInvalid      = "invalid"
+	reasonAltered      = "altered" // the annotation is well, something else of the pod is not
 	reasonConflict     = "conflict"
 	reasonThrottled    = "throttled"
 	reasonUnauthorized = "unauthorized"
@@ -107,8 +108,11 @@ func judgeStatus(err error) reply {
 		r.class, r.reason = busy, reasonUnauthorized
 	case code == http.StatusForbidden && ofPods(status):
 		r.class, r.reason = refused, reasonForbidden
-	case code == http.StatusUnprocessableEntity && hasCause(status, ""):
+	case code == http.StatusUnprocessableEntity && hasCause(status, "metadata.annotations"):
 		r.class, r.reason = refused, reasonInvalid
+	case code == http.StatusUnprocessableEntity && hasCause(status, ""):
+		// Our patch holds nothing else: a mutating webhook changed the pod on its way.
+		r.class, r.reason = refused, reasonAltered
 	case code == http.StatusGatewayTimeout || code == http.StatusRequestTimeout:
 		r.class, r.reason = failed, reasonTimeout
 	case code >= http.StatusBadRequest && code < http.StatusInternalServerError && !fromElsewhere(status):

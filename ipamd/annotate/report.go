@@ -31,11 +31,13 @@ type report struct {
 func advice(reason string) (event, text string) {
 	switch reason {
 	case reasonForbidden:
-		return "PodAnnotationForbidden", "the API server forbids this service account to patch pods: grant it the verbs get and patch on pods, or turn ANNOTATE_POD_IP off. Pods start, but policy engines learn their addresses late"
+		return "PodAnnotationForbidden", "the API server forbids this service account to patch pods: grant it the verbs get and patch on pods. To do without, turn ANNOTATE_POD_IP off first and keep the grant until vpccni_annotations_owned is 0 on every node. Pods start, but policy engines learn their addresses late"
 	case reasonWebhook:
 		return "PodAnnotationDenied", "an admission webhook or policy refuses the pod-IP annotation: exempt this service account or the annotation key"
 	case reasonInvalid:
-		return "PodAnnotationInvalid", "the API server finds the pod-IP annotation invalid: check ANNOTATE_POD_IP_KEYS"
+		return "PodAnnotationInvalid", "the API server finds the pod-IP annotation invalid: check ANNOTATE_POD_IP_KEYS, and whether the pod has 256 KiB of annotations already"
+	case reasonAltered:
+		return "PodAnnotationAltered", "the API server refuses something else of the pod than the annotation: a mutating webhook changes the pod when it is annotated. Exempt this service account from the webhook"
 	case reasonUnauthorized:
 		return "PodAnnotationUnauthorized", "the API server does not accept this service account's token"
 	case reasonThrottled:

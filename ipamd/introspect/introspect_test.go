@@ -132,7 +132,7 @@ func TestServeNamesTheAddressThatIsTaken(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1,
-		OldestAnnotation: 1500 * time.Millisecond, AnnotationsOverdue: 4, PassLeft: 53, NamedElsewhere: 6, StateTrouble: map[string]bool{"save": true, "load": false}}
+		OldestAnnotation: 1500 * time.Millisecond, AnnotationsOverdue: 4, PassLeft: 53, NamedElsewhere: 6, AnnotationTrouble: map[string]bool{"keys": true}, StateTrouble: map[string]bool{"save": true, "load": false}}
 	known := true
 	registry := prometheus.NewPedanticRegistry()
 	m := NewMetrics(registry, func() (Figures, bool) { return figures, known })

@@ -60,10 +60,14 @@ func NewEvents(client *Client, about corev1.ObjectReference, logger *slog.Logger
 }
 
 // Warn reports trouble. Reason is one word in camel case.
-func (e *Events) Warn(reason, message string) { e.add(e.about, corev1.EventTypeWarning, reason, message) }
+func (e *Events) Warn(reason, message string) {
+	e.add(e.about, corev1.EventTypeWarning, reason, message)
+}
 
 // Normal reports what is well.
-func (e *Events) Normal(reason, message string) { e.add(e.about, corev1.EventTypeNormal, reason, message) }
+func (e *Events) Normal(reason, message string) {
+	e.add(e.about, corev1.EventTypeNormal, reason, message)
+}
 
 // On gives the same writer for events about another object.
 func (e *Events) On(about corev1.ObjectReference) On { return On{e, about} }
@@ -75,10 +79,14 @@ type On struct {
 }
 
 // Warn reports trouble.
-func (o On) Warn(reason, message string) { o.events.add(o.about, corev1.EventTypeWarning, reason, message) }
+func (o On) Warn(reason, message string) {
+	o.events.add(o.about, corev1.EventTypeWarning, reason, message)
+}
 
 // Normal reports what is well, or may be meant.
-func (o On) Normal(reason, message string) { o.events.add(o.about, corev1.EventTypeNormal, reason, message) }
+func (o On) Normal(reason, message string) {
+	o.events.add(o.about, corev1.EventTypeNormal, reason, message)
+}
 
 func (e *Events) add(about corev1.ObjectReference, kind, reason, message string) {
 	event := e.event(about, kind+"/"+reason, shorten(message), metav1.Now())
