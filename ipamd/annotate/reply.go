@@ -111,7 +111,8 @@ func judgeStatus(err error) reply {
 	case code == http.StatusUnprocessableEntity && hasCause(status, "metadata.annotations"):
 		r.class, r.reason = refused, reasonInvalid
 	case code == http.StatusUnprocessableEntity && hasCause(status, ""):
-		// Our patch holds nothing else: a mutating webhook changed the pod on its way.
+		// Of the spec our patch holds nothing but that there is no hostNetwork, which set looks into. Else a mutating webhook
+		// changed the pod on its way.
 		r.class, r.reason = refused, reasonAltered
 	case code == http.StatusGatewayTimeout || code == http.StatusRequestTimeout:
 		r.class, r.reason = failed, reasonTimeout

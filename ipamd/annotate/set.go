@@ -58,7 +58,7 @@ func (r *run) set(ctx context.Context) bool {
 				return false
 			}
 		default:
-			if answer.reason == reasonInvalid { // perhaps the pod is in the host's network
+			if answer.reason == reasonAltered { // perhaps the pod is in the host's network
 				if _, ok := r.subject(ctx); !ok {
 					return false
 				}

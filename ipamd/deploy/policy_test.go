@@ -84,6 +84,7 @@ func valueRefusals() []change {
 func acceptances() []change {
 	return []change{
 		{"set", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1"}}}`, ""},
+		{"set as the daemon does", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1"}},"spec":{"hostNetwork":null}}`, ""},
 		{"set both current keys", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1","example.org/address":"10.0.0.1"}}}`, ""},
 		{"set a list", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1,2001:db8::1"}}}`, ""},
 		{"set a prefix", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1/32"}}}`, ""},
