@@ -24,7 +24,7 @@ func tagLaws() []row {
 	}
 	for action, kind := range map[string]string{
 		"CreateNetworkInterface": "network-interface", "CreateVpc": "vpc", "CreateSubnet": "subnet", "CreateSecurityGroup": "security-group",
-		"CreateSubnetCidrReservation": "subnet-cidr-reservation", "RunInstances": "instance",
+		"CreateSubnetCidrReservation": "subnet-cidr-reservation", "RunInstances": "instance", "CreateInternetGateway": "internet-gateway",
 	} {
 		rows = append(rows,
 			row{action: action, code: "TagLimitExceeded", send: sending(action, set("TagSpecification.1.ResourceType", kind), set(manyTags("TagSpecification.1.Tag", 51)...))},
@@ -84,6 +84,7 @@ func worldLaws() []row {
 			return w.do(action)
 		}})
 	}
+	rows = append(rows, gatewayLaws()...)
 	return append(rows, ruleLaws()...)
 }
 
@@ -91,6 +92,29 @@ func worldLaws() []row {
 func existing(eni string) []string {
 	const first = "NetworkInterface.1."
 	return []string{first + "SubnetId", "", first + "SecurityGroupId.1", "", first + "NetworkInterfaceId", eni}
+}
+
+func gatewayLaws() []row {
+	const attach, detach, remove, route, unroute = "AttachInternetGateway", "DetachInternetGateway", "DeleteInternetGateway", "CreateRoute", "DeleteRoute"
+	both := []string{"DestinationIpv6CidrBlock", "::/0", "DestinationCidrBlock", "0.0.0.0/0"}
+	return []row{
+		{action: attach, code: "Resource.AlreadyAssociated", send: within(attach, func(w *world) []string { return []string{"InternetGatewayId", w.gateway} })},
+		{action: attach, code: "InvalidParameterValue", name: "a second one", send: within(attach, func(w *world) []string { return []string{"VpcId", w.network} })},
+		{action: detach, code: "Gateway.NotAttached", send: within(detach, func(w *world) []string { return []string{"InternetGatewayId", w.freeGateway} })},
+		{action: detach, code: "DependencyViolation", send: func(w *world) error {
+			w.must(w.do("RunInstances", set("NetworkInterface.1.AssociatePublicIpAddress", "true")))
+			return w.do(detach)
+		}},
+		{action: remove, code: "DependencyViolation", send: within(remove, func(w *world) []string { return []string{"InternetGatewayId", w.gateway} })},
+		{action: route, code: "RouteAlreadyExists", send: func(w *world) error {
+			w.must(w.do(route))
+			return w.do(route)
+		}},
+		{action: route, code: "InvalidParameterValue", name: "a gateway of another VPC", send: within(route, func(w *world) []string { return []string{"GatewayId", w.freeGateway} })},
+		{action: route, code: "InvalidParameterCombination", send: sending(route, set(both...))},
+		{action: unroute, code: "InvalidRoute.NotFound", send: sending(unroute, set("DestinationIpv6CidrBlock", "", "DestinationCidrBlock", "0.0.0.0/0"))},
+		{action: unroute, code: "InvalidParameterCombination", send: sending(unroute, set(both...))},
+	}
 }
 
 func ruleLaws() []row {

@@ -40,6 +40,17 @@ func (w *world) makeGroup(network, name string) string {
 	return *out.GroupId
 }
 
+// makeGateway makes an internet gateway that is attached to nothing.
+func (w *world) makeGateway() string {
+	w.t.Helper()
+	out, err := w.sdk.CreateInternetGateway(w.ctx(), &ec2.CreateInternetGatewayInput{})
+	w.must(err)
+	w.later(func() {
+		_, _ = w.sdk.DeleteInternetGateway(w.ctx(), &ec2.DeleteInternetGatewayInput{InternetGatewayId: out.InternetGateway.InternetGatewayId})
+	})
+	return *out.InternetGateway.InternetGatewayId
+}
+
 // image is what instances run: on the fake any id will do.
 func image() string {
 	if real() {

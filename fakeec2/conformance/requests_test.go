@@ -35,6 +35,7 @@ func (w *world) requests() map[string]sender {
 		"DescribeInstances":         by(w, (*ec2.Client).DescribeInstances, &ec2.DescribeInstancesInput{InstanceIds: []string{w.node}}),
 		"DescribeInstanceTypes":     by(w, (*ec2.Client).DescribeInstanceTypes, &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{"m5.large"}}),
 		"DescribeNetworkInterfaces": by(w, (*ec2.Client).DescribeNetworkInterfaces, &ec2.DescribeNetworkInterfacesInput{NetworkInterfaceIds: []string{w.free}}),
+		"DescribeInternetGateways":  by(w, (*ec2.Client).DescribeInternetGateways, &ec2.DescribeInternetGatewaysInput{InternetGatewayIds: []string{w.gateway}}),
 		"DescribeRouteTables":       by(w, (*ec2.Client).DescribeRouteTables, &ec2.DescribeRouteTablesInput{RouteTableIds: []string{w.table}}),
 		"DescribeSecurityGroups":    by(w, (*ec2.Client).DescribeSecurityGroups, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{w.group}}),
 		"DescribeSubnets":           by(w, (*ec2.Client).DescribeSubnets, &ec2.DescribeSubnetsInput{SubnetIds: []string{w.subnet}}),
@@ -78,6 +79,13 @@ func (w *world) requests() map[string]sender {
 		"AuthorizeSecurityGroupEgress":  by(w, (*ec2.Client).AuthorizeSecurityGroupEgress, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: &w.group, IpPermissions: permission}),
 		"RevokeSecurityGroupIngress":    by(w, (*ec2.Client).RevokeSecurityGroupIngress, &ec2.RevokeSecurityGroupIngressInput{GroupId: &w.group, IpPermissions: permission}),
 		"RevokeSecurityGroupEgress":     by(w, (*ec2.Client).RevokeSecurityGroupEgress, &ec2.RevokeSecurityGroupEgressInput{GroupId: &w.group, IpPermissions: everything}),
+		"CreateInternetGateway":         by(w, (*ec2.Client).CreateInternetGateway, &ec2.CreateInternetGatewayInput{}),
+		"AttachInternetGateway":         by(w, (*ec2.Client).AttachInternetGateway, &ec2.AttachInternetGatewayInput{InternetGatewayId: &w.freeGateway, VpcId: &w.elsewhere}),
+		"DetachInternetGateway":         by(w, (*ec2.Client).DetachInternetGateway, &ec2.DetachInternetGatewayInput{InternetGatewayId: &w.gateway, VpcId: &w.network}),
+		"DeleteInternetGateway":         by(w, (*ec2.Client).DeleteInternetGateway, &ec2.DeleteInternetGatewayInput{InternetGatewayId: &w.freeGateway}),
+		"CreateRoute": by(w, (*ec2.Client).CreateRoute,
+			&ec2.CreateRouteInput{RouteTableId: &w.table, DestinationCidrBlock: aws.String("0.0.0.0/0"), GatewayId: &w.gateway}),
+		"DeleteRoute": by(w, (*ec2.Client).DeleteRoute, &ec2.DeleteRouteInput{RouteTableId: &w.table, DestinationIpv6CidrBlock: aws.String("::/0")}),
 		"RunInstances": by(w, (*ec2.Client).RunInstances, &ec2.RunInstancesInput{
 			ImageId: aws.String(image()), InstanceType: types.InstanceTypeM5Large, MinCount: one, MaxCount: one,
 			NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{DeviceIndex: aws.Int32(0), SubnetId: &w.subnet, Groups: []string{w.group}}},
@@ -95,6 +103,12 @@ func idParameters() map[string]map[string]string {
 	return map[string]map[string]string{
 		"DescribeInstances":                  {"i-": "InstanceId.1"},
 		"DescribeNetworkInterfaces":          {"eni-": "NetworkInterfaceId.1"},
+		"DescribeInternetGateways":           {"igw-": "InternetGatewayId.1"},
+		"AttachInternetGateway":              {"igw-": "InternetGatewayId", "vpc-": "VpcId"},
+		"DetachInternetGateway":              {"igw-": "InternetGatewayId", "vpc-": "VpcId"},
+		"DeleteInternetGateway":              {"igw-": "InternetGatewayId"},
+		"CreateRoute":                        {"rtb-": "RouteTableId", "igw-": "GatewayId"},
+		"DeleteRoute":                        {"rtb-": "RouteTableId"},
 		"DescribeRouteTables":                {"rtb-": "RouteTableId.1"},
 		"DescribeSecurityGroups":             {"sg-": "GroupId.1"},
 		"DescribeSubnets":                    {"subnet-": "SubnetId.1"},
@@ -133,7 +147,7 @@ func idParameters() map[string]map[string]string {
 
 func anyResource() map[string]string {
 	out := map[string]string{}
-	for _, prefix := range []string{"i-", "eni-", "rtb-", "sg-", "subnet-", "vpc-", "scr-"} {
+	for _, prefix := range []string{"i-", "eni-", "rtb-", "sg-", "subnet-", "vpc-", "scr-", "igw-"} {
 		out[prefix] = "ResourceId.1"
 	}
 	return out
@@ -145,6 +159,7 @@ func idCodes() map[string][2]string {
 		"i-":           {"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"},
 		"eni-":         {"InvalidNetworkInterfaceId.Malformed", "InvalidNetworkInterfaceID.NotFound"},
 		"eni-attach-":  {"InvalidNetworkInterfaceAttachmentId.Malformed", "InvalidAttachmentID.NotFound"},
+		"igw-":         {"InvalidInternetGatewayId.Malformed", "InvalidInternetGatewayID.NotFound"},
 		"rtb-":         {"InvalidRouteTableId.Malformed", "InvalidRouteTableID.NotFound"},
 		"sg-":          {"InvalidGroupId.Malformed", "InvalidGroup.NotFound"},
 		"subnet-":      {"InvalidSubnetId.Malformed", "InvalidSubnetID.NotFound"},

@@ -57,6 +57,7 @@ type world struct {
 	subnet, small, farSubnet, otherSubnet string // 10.0.1.0/24 with IPv6, 10.0.2.0/28, another zone's, another VPC's
 	group, otherGroup                     string
 	reservation, table                    string
+	gateway, freeGateway                  string // of the network, with a route of ::/0, and of none
 	node                                  string // m5.large: 3 ENIs of 10 addresses, a trunk with 9 branches
 	primary, attached, free               string // ENIs: of the node at device 0 and 1, and of nobody
 	attachment                            string // of attached
@@ -176,6 +177,10 @@ func (w *world) build() {
 	tables, err := w.sdk.DescribeRouteTables(w.ctx(), &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", w.network)})
 	w.must(err)
 	w.table = *tables.RouteTables[0].RouteTableId
+	w.gateway, w.freeGateway = w.makeGateway(), w.makeGateway()
+	w.must(w.do("AttachInternetGateway", set("InternetGatewayId", w.gateway, "VpcId", w.network)))
+	w.later(func() { _ = w.do("DetachInternetGateway") })
+	w.must(w.do("CreateRoute", set("DestinationCidrBlock", "", "DestinationIpv6CidrBlock", "::/0")))
 	w.node = w.run("m5.large")
 	node := w.instance(w.node)
 	w.primary = *node.NetworkInterfaces[0].NetworkInterfaceId

@@ -31,8 +31,15 @@ func readModel(model *vpc.VPC) reading {
 			r.running[i.ID] = i
 		}
 	}
-	for _, e := range r.ENIs {
-		r.enis[e.ID] = e
+	online := map[string]bool{}
+	for _, n := range r.VPCs {
+		online[n.ID] = n.Online
+	}
+	for i := range r.ENIs {
+		if !online[r.ENIs[i].VPCID] {
+			r.ENIs[i].Public = netip.Addr{} // it leads nowhere
+		}
+		r.enis[r.ENIs[i].ID] = r.ENIs[i]
 	}
 	for _, g := range r.Groups {
 		r.groups[g.ID] = g

@@ -96,7 +96,7 @@ const (
 // actions is everything that the endpoint can do.
 func actions() map[string]action {
 	all := map[string]action{}
-	for _, group := range []map[string]action{describes(), eniActions(), worldActions()} {
+	for _, group := range []map[string]action{describes(), eniActions(), worldActions(), gatewayActions()} {
 		maps.Copy(all, group)
 	}
 	return all
@@ -107,6 +107,7 @@ func describes() map[string]action {
 		"DescribeInstances":         on(describeInstances).may(vpc.CodeInstanceMalformed, vpc.CodeInstanceNotFound),
 		"DescribeInstanceTypes":     on(describeInstanceTypes, "IncludeUnsupportedInRegion").may("InvalidInstanceType"),
 		"DescribeNetworkInterfaces": on(describeNetworkInterfaces).may(vpc.CodeENIMalformed, vpc.CodeENINotFound, vpc.CodeNotPermitted),
+		"DescribeInternetGateways":  on(describeInternetGateways).may(vpc.CodeGatewayMalformed, vpc.CodeGatewayNotFound),
 		"DescribeRouteTables":       on(describeRouteTables).may(vpc.CodeRouteTableMalformed, vpc.CodeRouteTableNotFound),
 		"DescribeSecurityGroups":    on(describeSecurityGroups, "GroupName").may(vpc.CodeGroupMalformed, vpc.CodeGroupNotFound),
 		"DescribeSubnets":           on(describeSubnets).may(vpc.CodeSubnetMalformed, vpc.CodeSubnetNotFound),
@@ -159,7 +160,7 @@ func tagCodes(more ...string) []string {
 	return append(more, vpc.CodeInvalidID, vpc.CodeConcurrentTag, vpc.CodeParameterValue, vpc.CodeENIMalformed, vpc.CodeENINotFound,
 		vpc.CodeInstanceMalformed, vpc.CodeInstanceNotFound, vpc.CodeSubnetMalformed, vpc.CodeSubnetNotFound, vpc.CodeVPCNotFound, vpc.CodeVPCMalformed,
 		vpc.CodeGroupNotFound, vpc.CodeGroupMalformed, vpc.CodeReservationMalformed, vpc.CodeReservationNotFound, vpc.CodeRouteTableMalformed,
-		vpc.CodeRouteTableNotFound)
+		vpc.CodeRouteTableNotFound, vpc.CodeGatewayMalformed, vpc.CodeGatewayNotFound)
 }
 
 func worldActions() map[string]action {

@@ -42,7 +42,7 @@ func createVpc(c *call, in createVpcInput) (response, error) {
 		}
 		network.IPv6CIDRs = []netip.Prefix{six}
 	}
-	made, err := c.vpc.AddVPC(network)
+	made, err := c.vpc.CreateVPC(c.now(), network)
 	if err != nil {
 		return nil, err
 	}

@@ -179,6 +179,8 @@ func stateCode(state string) int {
 		return 32
 	case vpc.Terminated:
 		return 48
+	case stopping:
+		return 64
 	case vpc.Stopped:
 		return 80
 	}

@@ -113,6 +113,7 @@ type vpcXML struct {
 }
 
 type associatedCIDR struct {
+	ID    string `xml:"associationId"`
 	CIDR  string `xml:"cidrBlock"`
 	State string `xml:"cidrBlockState>state"`
 }
@@ -142,8 +143,10 @@ func describeVpcs(c *call, in describeVpcsInput) (response, error) {
 func vpcElement(account string, n vpc.Network) vpcXML {
 	return vpcXML{
 		ID: n.ID, OwnerID: account, State: "available", CIDR: n.CIDRs[0].String(), Tenancy: "default", Tags: tagSet(n.Tags),
-		CIDRs: setOf(n.CIDRs, func(c netip.Prefix) associatedCIDR { return associatedCIDR{c.String(), "associated"} }),
-		IPv6:  sixAssociations("vpc", n.ID, n.IPv6CIDRs),
+		CIDRs: setOf(n.CIDRs, func(c netip.Prefix) associatedCIDR {
+			return associatedCIDR{associationID("vpc", n.ID, c), c.String(), "associated"}
+		}),
+		IPv6: sixAssociations("vpc", n.ID, n.IPv6CIDRs),
 	}
 }
 

@@ -2,6 +2,8 @@ package ec2api
 
 import (
 	"cmp"
+	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -260,7 +262,7 @@ func targets(routes []vpc.Route) []string {
 }
 
 func routeElement(r vpc.Route) routeXML {
-	x := routeXML{State: "active", Origin: "CreateRoute"}
+	x := routeXML{State: word(r.Blackhole, "blackhole", "active"), Origin: "CreateRoute"}
 	to := &x.Destination
 	if r.Destination.Addr().Is6() {
 		to = &x.Destination6
@@ -287,6 +289,13 @@ type sixAssociation struct {
 func sixAssociations(kind, id string, list []netip.Prefix) set[sixAssociation] {
 	list = slices.DeleteFunc(slices.Clone(list), func(p netip.Prefix) bool { return !p.IsValid() })
 	return setOf(list, func(p netip.Prefix) sixAssociation {
-		return sixAssociation{ID: kind + "-cidr-assoc-" + id[len(kind)+1:], CIDR: p.String(), State: "associated"}
+		return sixAssociation{ID: associationID(kind, id, p), CIDR: p.String(), State: "associated"}
 	})
+}
+
+// associationID names a network of a VPC or subnet. It follows from the two, as nothing else names it.
+func associationID(kind, id string, p netip.Prefix) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %s", id, p)
+	return fmt.Sprintf("%s-cidr-assoc-0%016x", kind, h.Sum64())
 }

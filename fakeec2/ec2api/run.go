@@ -180,8 +180,18 @@ type stateChangeXML struct {
 	Previous stateXML `xml:"previousState"`
 }
 
+// stopping is what EC2 calls an instance between running and stopped. Here it stops at once, and only the answer says so.
+const stopping = "stopping"
+
+// step is a change of an instance's state: it leads through one state to another. Like EC2, the answer names the state between,
+// whether or not the instance is already farther.
+type step struct {
+	through, to string
+	do          func(id string) error
+}
+
 // all carries out a change of state of every named instance, or of none.
-func (in instancesInput) all(c *call, allowed func(vpc.Instance) error, do func(id string) error) (response, error) {
+func (in instancesInput) all(c *call, allowed func(vpc.Instance) error, change step) (response, error) {
 	before, err := c.vpc.DescribeInstances(in.InstanceID)
 	if err != nil {
 		return nil, err
@@ -193,12 +203,14 @@ func (in instancesInput) all(c *call, allowed func(vpc.Instance) error, do func(
 	}
 	out := &statesOutput{}
 	for _, i := range before {
-		if err := do(i.ID); err != nil {
+		now := change.through
+		if i.State == change.to {
+			now = i.State
+		} else if err := change.do(i.ID); err != nil {
 			return nil, err
 		}
-		now, _ := c.vpc.Instance(i.ID)
 		out.Instances.Items = append(out.Instances.Items, stateChangeXML{
-			i.ID, stateXML{stateCode(now.State), now.State}, stateXML{stateCode(i.State), i.State},
+			i.ID, stateXML{stateCode(now), now}, stateXML{stateCode(i.State), i.State},
 		})
 	}
 	return out, nil
@@ -206,7 +218,7 @@ func (in instancesInput) all(c *call, allowed func(vpc.Instance) error, do func(
 
 func terminateInstances(c *call, in instancesInput) (response, error) {
 	any := func(vpc.Instance) error { return nil }
-	return in.all(c, any, func(id string) error { return c.vpc.TerminateInstance(c.now(), id) })
+	return in.all(c, any, step{vpc.ShuttingDown, vpc.Terminated, func(id string) error { return c.vpc.TerminateInstance(c.now(), id) }})
 }
 
 // inState refuses an instance that is in neither of two states; the second is where the change leads.
@@ -220,21 +232,11 @@ func inState(from, already string) func(vpc.Instance) error {
 }
 
 func stopInstances(c *call, in instancesInput) (response, error) {
-	return in.all(c, inState(vpc.Running, vpc.Stopped), func(id string) error {
-		if i, _ := c.vpc.Instance(id); i.State == vpc.Stopped {
-			return nil
-		}
-		return c.vpc.StopInstance(c.now(), id)
-	})
+	return in.all(c, inState(vpc.Running, vpc.Stopped), step{stopping, vpc.Stopped, func(id string) error { return c.vpc.StopInstance(c.now(), id) }})
 }
 
 func startInstances(c *call, in instancesInput) (response, error) {
-	return in.all(c, inState(vpc.Stopped, vpc.Running), func(id string) error {
-		if i, _ := c.vpc.Instance(id); i.State == vpc.Running {
-			return nil
-		}
-		return c.vpc.StartInstance(c.now(), id)
-	})
+	return in.all(c, inState(vpc.Stopped, vpc.Running), step{vpc.Pending, vpc.Running, func(id string) error { return c.vpc.StartInstance(c.now(), id) }})
 }
 
 type metadataOptionsInput struct {

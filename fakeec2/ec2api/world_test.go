@@ -82,8 +82,12 @@ func (e *endpoint) checkRest(network, subnet, instance string) {
 	if i, _ := e.model.Instance(instance); i.Tags["Name"] != "node" {
 		e.t.Error("a tag with another value was deleted")
 	}
+	if n := must(e.sdk.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{VpcIds: []string{network}})).Vpcs[0]; n.CidrBlockAssociationSet[0].AssociationId == nil ||
+		*n.CidrBlockAssociationSet[0].AssociationId == *n.Ipv6CidrBlockAssociationSet[0].AssociationId {
+		e.t.Errorf("%+v", n)
+	}
 	table := must(e.sdk.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{Filters: filter("vpc-id", network)})).RouteTables[0]
-	if !*table.Associations[0].Main || *table.Routes[0].GatewayId != "local" || *table.Routes[0].DestinationCidrBlock != "10.9.0.0/16" || len(table.Routes) != 4 {
+	if !*table.Associations[0].Main || *table.Routes[0].GatewayId != "local" || *table.Routes[0].DestinationCidrBlock != "10.9.0.0/16" || len(table.Routes) != 2 {
 		e.t.Errorf("%+v", table)
 	}
 	reservations := must(e.sdk.GetSubnetCidrReservations(ctx, &ec2.GetSubnetCidrReservationsInput{SubnetId: &subnet}))
@@ -96,8 +100,15 @@ func (e *endpoint) checkRest(network, subnet, instance string) {
 		e.t.Errorf("%+v", i)
 	}
 	ids := []string{instance}
-	must(e.sdk.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids}))
-	must(e.sdk.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids}))
+	if stopped := must(e.sdk.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})).StoppingInstances[0]; *stopped.CurrentState.Code != 64 {
+		e.t.Errorf("%+v", stopped.CurrentState)
+	}
+	if again := must(e.sdk.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})).StoppingInstances[0]; *again.CurrentState.Code != 80 {
+		e.t.Errorf("%+v", again.CurrentState)
+	}
+	if started := must(e.sdk.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: ids})).StartingInstances[0]; started.CurrentState.Name != types.InstanceStateNamePending {
+		e.t.Errorf("%+v", started.CurrentState)
+	}
 	ended := must(e.sdk.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})).TerminatingInstances[0]
 	if *ended.PreviousState.Code != 16 || ended.CurrentState.Name != types.InstanceStateNameShuttingDown {
 		e.t.Errorf("%+v", ended)

@@ -14,7 +14,7 @@ const (
 	DropEgress     = "sg-egress"               // no rule of the sender's security groups lets it out
 	DropIngress    = "sg-ingress"              // no rule of the receiver's security groups lets it in
 	DropTransit    = "peering-not-transitive"  // it came through a peering and would go on to somewhere else
-	DropNoPublic   = "igw-no-public-address"   // toward or from the internet without a public association
+	DropNoPublic   = "igw-no-public-address"   // toward or from the internet without a public association, or in a VPC without a way there
 	DropNoOutside  = "igw-unknown-destination" // nobody is there: outside hosts are those of the model
 	DropAllowance  = "linklocal-allowance"     // more than 1,024 packets a second from one ENI to the services beside it
 	DropVLAN       = "vlan"                    // a tag that no branch of the trunk has, or a tag on an ENI that is no trunk
@@ -255,7 +255,7 @@ func (f *Flows) toOutside(n *Network, from endpoint, p Packet) Verdict {
 	}
 	var public netip.Addr
 	for _, e := range f.model.enis {
-		if e.VPCID == n.ID && e.Primary == p.Src && e.Public.IsValid() && f.model.linked(e) {
+		if n.Online && e.VPCID == n.ID && e.Primary == p.Src && e.Public.IsValid() && f.model.linked(e) {
 			public = e.Public
 		}
 	}
@@ -282,7 +282,7 @@ func (f *Flows) fromOutside(p Packet) Verdict {
 		return Verdict{Drop: DropSource}
 	}
 	e := v.enis[v.publics[p.Dst]]
-	if e == nil || e.VPCID != n.ID || !v.linked(e) {
+	if e == nil || e.VPCID != n.ID || !n.Online || !v.linked(e) {
 		return Verdict{Drop: DropNoPublic}
 	}
 	p.Dst = e.Primary

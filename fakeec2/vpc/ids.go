@@ -18,7 +18,7 @@ type kind struct {
 func resourceKinds() []kind {
 	return []kind{
 		kindAttachment(), kindPermission(), kindENI(), kindInstance(), kindSubnet(), kindNetwork(), kindGroup(), kindReservation(),
-		kindTable(), kindAssociation(),
+		kindTable(), kindAssociation(), kindGateway(),
 	}
 }
 
@@ -52,6 +52,10 @@ func kindReservation() kind {
 
 func kindTable() kind {
 	return kind{"rtb-", "routeTable ID", CodeRouteTableMalformed, CodeRouteTableNotFound}
+}
+
+func kindGateway() kind {
+	return kind{"igw-", "internetGateway ID", CodeGatewayMalformed, CodeGatewayNotFound}
 }
 
 func kindAssociation() kind {

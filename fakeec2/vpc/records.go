@@ -39,13 +39,14 @@ const (
 	EFAOnly         = "efa-only" // has no IP addresses
 )
 
-// Network is one VPC of the region. It always has an internet gateway, and a main route table that leads there.
+// Network is one VPC of the region.
 type Network struct {
 	ID           string
 	CIDRs        []netip.Prefix // IPv4, primary first
 	IPv6CIDRs    []netip.Prefix
 	DefaultGroup string // its security group named "default"
-	Gateway      string // its internet gateway
+	Gateway      string // its internet gateway, or ""
+	Online       bool   // its main route table leads there
 	Tags         map[string]string
 }
 

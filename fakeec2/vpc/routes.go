@@ -7,16 +7,20 @@ import (
 	"time"
 )
 
-// RouteTable is a VPC's main route table, the only one that it has: routes follow from the VPC, its gateway and its peerings.
+// RouteTable is a VPC's main route table, the only one that it has. Its routes follow from the VPC and its peerings, but for the
+// default ones.
 type RouteTable struct {
 	ID, VPCID string
 	Tags      map[string]string
+
+	defaults map[netip.Prefix]string // internet gateways
 }
 
 // Route is a route of a RouteTable.
 type Route struct {
 	Destination netip.Prefix
 	Target      string // LocalRoute, an internet gateway, or a peering
+	Blackhole   bool   // the gateway is gone
 }
 
 // LocalRoute is the target of a VPC's own networks.
@@ -79,9 +83,10 @@ func (v *VPC) Peerings() []Peering {
 	return all(v.peerings, func(p Peering) Peering { return p })
 }
 
-func (v *VPC) addTable(network string) {
-	t := &RouteTable{ID: drawID(v.minor, kindTable().prefix), VPCID: network}
+func (v *VPC) addTable(network string) *RouteTable {
+	t := &RouteTable{ID: drawID(v.minor, kindTable().prefix), VPCID: network, defaults: map[netip.Prefix]string{}}
 	v.tables[t.ID] = t
+	return t
 }
 
 // DescribeRouteTables gives the named route tables (all for none), ascending by id; the first that does not exist is the error.
@@ -93,12 +98,12 @@ func (v *VPC) DescribeRouteTables(ids []string) ([]RouteTable, error) {
 	}
 	return describe(ids, lookup(kindTable(), v.tables), func(t *RouteTable) RouteTable {
 		c := *t
-		c.Tags = maps.Clone(t.Tags)
+		c.Tags, c.defaults = maps.Clone(t.Tags), nil
 		return c
 	}, func(t *RouteTable) string { return t.ID })
 }
 
-// Routes gives the routes of a VPC: to itself, through its peerings, and the default ones to its internet gateway.
+// Routes gives the routes of a VPC: to itself, through its peerings, and the default ones.
 func (v *VPC) Routes(network string) []Route {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,7 +114,7 @@ func (v *VPC) Routes(network string) []Route {
 	var out []Route
 	to := func(target string, list []netip.Prefix) {
 		for _, c := range list {
-			out = append(out, Route{c, target})
+			out = append(out, Route{Destination: c, Target: target})
 		}
 	}
 	to(LocalRoute, slices.Concat(n.CIDRs, n.IPv6CIDRs))
@@ -118,9 +123,15 @@ func (v *VPC) Routes(network string) []Route {
 			to(id, slices.Concat(other.CIDRs, other.IPv6CIDRs))
 		}
 	}
-	to(n.Gateway, []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")})
-	if len(n.IPv6CIDRs) > 0 {
-		to(n.Gateway, []netip.Prefix{netip.MustParsePrefix("::/0")})
+	for _, t := range v.tables {
+		if t.VPCID != network {
+			continue
+		}
+		for _, destination := range defaultRoutes() {
+			if gateway, there := t.defaults[destination]; there {
+				out = append(out, Route{destination, gateway, gateway != n.Gateway})
+			}
+		}
 	}
 	return out
 }

@@ -125,6 +125,9 @@ func (v *VPC) Tags() []Tag {
 	for id, t := range v.tables {
 		add("route-table", id, t.Tags)
 	}
+	for id, g := range v.gateways {
+		add("internet-gateway", id, g.Tags)
+	}
 	slices.SortFunc(out, func(a, b Tag) int {
 		return cmp.Or(strings.Compare(a.Resource, b.Resource), strings.Compare(a.Key, b.Key))
 	})
@@ -180,6 +183,12 @@ func (v *VPC) tagsOf(id string) (map[string]string, func(map[string]string), err
 			return nil, nil, err
 		}
 		return t.Tags, func(tags map[string]string) { t.Tags = tags }, nil
+	case kindGateway().prefix:
+		g, err := lookup(kindGateway(), v.gateways)(id)
+		if err != nil {
+			return nil, nil, err
+		}
+		return g.Tags, func(tags map[string]string) { g.Tags = tags }, nil
 	}
 	return nil, nil, refuse(CodeInvalidID, "The ID '%s' is not valid", clip(id))
 }

@@ -122,6 +122,7 @@ type VPC struct {
 	groups       map[string]*SecurityGroup
 	reservations map[string]*CIDRReservation
 	tables       map[string]*RouteTable
+	gateways     map[string]*InternetGateway
 	peerings     map[string]Peering
 	instances    map[string]*instance
 	services     map[string]Service
@@ -167,6 +168,7 @@ func New(opts Options) *VPC {
 		groups:       map[string]*SecurityGroup{},
 		reservations: map[string]*CIDRReservation{},
 		tables:       map[string]*RouteTable{},
+		gateways:     map[string]*InternetGateway{},
 		peerings:     map[string]Peering{},
 		instances:    map[string]*instance{},
 		services:     map[string]Service{},

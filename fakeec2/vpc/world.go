@@ -9,11 +9,22 @@ import (
 
 // Builders take no time: they happen at the model's own, which begin leaves alone when given the zero time.
 
-// AddVPC adds a VPC with its default security group (its members reach each other, and everything), an internet gateway and a
-// main route table. An empty ID is drawn; the first CIDR is the primary one.
+// AddVPC adds a VPC with its default security group (its members reach each other, and everything), a main route table, and an
+// internet gateway to which that leads. An empty ID is drawn; the first CIDR is the primary one.
 func (v *VPC) AddVPC(n Network) (Network, error) {
 	v.begin(time.Time{})
 	defer v.end()
+	return v.addVPC(n, true)
+}
+
+// CreateVPC adds a VPC as EC2 does: it has no internet gateway.
+func (v *VPC) CreateVPC(now time.Time, n Network) (Network, error) {
+	v.begin(now)
+	defer v.end()
+	return v.addVPC(n, false)
+}
+
+func (v *VPC) addVPC(n Network, gateway bool) (Network, error) {
 	if err := n.check(); err != nil {
 		return Network{}, err
 	}
@@ -25,8 +36,7 @@ func (v *VPC) AddVPC(n Network) (Network, error) {
 		return Network{}, refuse(CodeParameterValue, "The vpc ID '%s' exists already", id)
 	}
 	n = n.clone()
-	n.ID = id
-	n.Gateway = drawID(v.minor, "igw-")
+	n.ID, n.Gateway, n.Online = id, "", false
 	group := &SecurityGroup{ID: v.newID(kindGroup()), VPCID: id, Name: "default", Description: "default VPC security group"}
 	if n.DefaultGroup != "" {
 		if err := kindGroup().check(n.DefaultGroup); err != nil {
@@ -36,9 +46,21 @@ func (v *VPC) AddVPC(n Network) (Network, error) {
 	}
 	n.DefaultGroup = group.ID
 	group.Ingress, group.Egress = []Rule{{Protocol: Any, Group: group.ID}}, Open()
+	if len(n.IPv6CIDRs) == 0 {
+		group.Egress = group.Egress[:1] // source: VPC user guide, "Default security groups"
+	}
 	v.groups[group.ID] = group
 	v.networks[id] = &n
-	v.addTable(id)
+	if gateway {
+		n.Gateway = v.newGateway(id, nil).ID
+	}
+	t := v.addTable(id)
+	for family, list := range [][]netip.Prefix{n.CIDRs, n.IPv6CIDRs} {
+		if gateway && len(list) > 0 {
+			t.defaults[defaultRoutes()[family]] = n.Gateway
+		}
+	}
+	n.Online = v.online(&n)
 	v.emit(Event{Kind: NetworkAdded, Detail: id})
 	return n.clone(), nil
 }
