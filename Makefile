@@ -19,7 +19,7 @@ ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS=
 INCUMBENT   = incumbent="$$(go run ./e2e/cmd/assets -incumbent)" && export INCUMBENT_ASSETS="$$incumbent"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check promql conformance bench clean tools
+.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check promql conformance bench clean tools awscli
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ incumbent: tools build ## run the CNI that EKS ships, unmodified, on the fake (3
 	@$(ASSETS) && $(INCUMBENT) && INCUMBENT_LOGS="$(CURDIR)/build/incumbent" \
 	  $(STEP) --last "the incumbent on simulated nodes" go test -count=1 -v -timeout 20m ./e2e/eksnode
 
+awscli: tools ## play the AWS CLI's commands against the fake EC2 (e2e/awscli/testdata; Debian's awscli; about 2 minutes)
+	@mkdir -p build/bin && go build -ldflags "-s -w" -o build/bin/ ./fakeec2/cmd/fakeec2
+	@$(STEP) --last "AWS CLI" go test -v -count=1 -timeout 30m ./e2e/awscli
+
 check: lint law docs-check promql test ## what CI runs: lint, import law, docs not stale, alert rules, tests
 
 lint:
@@ -83,7 +87,7 @@ bench: tools build ## measure every figure the README promises, 10 minutes (ONLY
 clean: ## remove build/ (the cached kube-apiserver, etcd and incumbent stay)
 	@rm -rf build
 
-# The programs need none of these; tests compare with what ip and nft say, and the incumbent execs iptables.
+# The programs need none of these; tests compare with what ip and nft say, the incumbent execs iptables, and the AWS CLI asks the fake EC2.
 tools:
-	@missing=; for pair in ip=iproute2 nft=nftables iptables=iptables; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
+	@missing=; for pair in ip=iproute2 nft=nftables iptables=iptables aws=awscli; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
 	if [ -n "$$missing" ]; then echo "missing Debian packages, as root: apt-get install -y$$missing" >&2; exit 1; fi

@@ -39,7 +39,7 @@ type Rule struct {
 	Kind     Kind          `json:"kind"`
 	Code     string        `json:"code,omitempty"`    // of Error
 	Message  string        `json:"message,omitempty"` // of Error and Throttle
-	Status   int           `json:"status,omitempty"`  // HTTP status of Error, default 400
+	Status   int           `json:"status,omitempty"`  // HTTP status of Error, default EC2's own for the code
 	Delay    time.Duration `json:"delay,omitempty"`   // before the request is executed or refused; any kind may have one
 	Jitter   time.Duration `json:"jitter,omitempty"`  // a part of it, drawn from the table's seed, is added to Delay
 	Age      time.Duration `json:"age,omitempty"`     // of Stale
@@ -234,7 +234,7 @@ func (s *State) apply(e *Effect, jitter time.Duration) {
 	case Error:
 		e.Code, e.Message, e.Status = s.Code, s.Message, s.Status
 		if e.Status == 0 {
-			e.Status = http.StatusBadRequest
+			e.Status = statusOf(s.Code)
 		}
 	case Throttle:
 		e.Code, e.Message, e.Status = ThrottleCode, "Request limit exceeded.", http.StatusServiceUnavailable
@@ -255,4 +255,22 @@ func (s *State) apply(e *Effect, jitter time.Duration) {
 
 func (t *Table) find(name string) int {
 	return slices.IndexFunc(t.rules, func(s *State) bool { return s.Name == name })
+}
+
+// statusOf is the HTTP status with which EC2 gives a code: clients look at it to know whether to try again. Source: EC2 API
+// reference, "Error codes".
+func statusOf(code string) int {
+	switch code {
+	case "InternalError", "InternalFailure", "InsufficientAddressCapacity", "InsufficientCapacity":
+		return http.StatusInternalServerError
+	case ThrottleCode, "Unavailable", "ServiceUnavailable", "SlowDown":
+		return http.StatusServiceUnavailable
+	case "AuthFailure", "OptInRequired":
+		return http.StatusUnauthorized
+	case "UnauthorizedOperation", "SignatureDoesNotMatch", "InvalidClientTokenId":
+		return http.StatusForbidden
+	case "DryRunOperation":
+		return http.StatusPreconditionFailed
+	}
+	return http.StatusBadRequest
 }

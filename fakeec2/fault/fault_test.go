@@ -125,3 +125,19 @@ func TestBadRulesAreRefused(t *testing.T) {
 		t.Error("a name was taken twice")
 	}
 }
+
+// A client decides by the status whether it tries again, so a fault that names only a code has EC2's.
+func TestStatusFollowsTheCode(t *testing.T) {
+	for code, want := range map[string]int{
+		"InternalError": 500, "Unavailable": 503, "RequestLimitExceeded": 503, "UnauthorizedOperation": 403, "AuthFailure": 401, "DryRunOperation": 412,
+		"InvalidParameterValue": 400,
+	} {
+		var table fault.Table
+		if err := table.Add(fault.Rule{Name: "f", Kind: fault.Error, Code: code}); err != nil {
+			t.Fatal(err)
+		}
+		if got := table.Next("A", nil).Status; got != want {
+			t.Errorf("%s has status %d, want %d", code, got, want)
+		}
+	}
+}
