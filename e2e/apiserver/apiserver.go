@@ -42,6 +42,7 @@ type Options struct {
 	Address netip.AddrPort // to listen on; the certificate names it
 	Dir     string         // of certificates, kubeconfigs and etcd's data; made if it is not there
 	Log     io.Writer      // of both processes
+	Audit   string         // where the audit log of pods goes; "": none
 }
 
 // Server is a running control plane.
@@ -69,6 +70,9 @@ func Start(options Options) (*Server, error) {
 		Set("advertise-address", address.Address).
 		Set("service-cluster-ip-range", serviceCIDR).
 		Set("endpoint-reconciler-type", "none") // else it refuses to publish a loopback address
+	if err := options.audit(server); err != nil {
+		return nil, err
+	}
 	env := &envtest.Environment{
 		ControlPlaneStartTimeout: startTimeout,
 		ControlPlane: envtest.ControlPlane{

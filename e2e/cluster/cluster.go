@@ -7,11 +7,13 @@ package cluster
 
 import (
 	"context"
+	"io"
 	"net"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/vpc-cni/vpc-cni/e2e/apiproxy"
 	"github.com/vpc-cni/vpc-cni/e2e/event"
 	"github.com/vpc-cni/vpc-cni/e2e/sandbox"
 )
@@ -44,6 +46,8 @@ type Info struct {
 	Nodes  []Node
 	Labels []string // what suites may be run here, as Ginkgo labels
 	Logs   string   // folder of every process's log
+	// DaemonUser is the user that the daemons are to the API server, and DaemonRole the ClusterRole that lets them patch pods.
+	DaemonUser, DaemonRole string
 }
 
 // Node is one node.
@@ -71,6 +75,29 @@ type Follower interface {
 // Orderer is a cluster whose kubelets can be told to misbehave.
 type Orderer interface {
 	Order(ctx context.Context, node string, order sandbox.Order, pod types.UID) error
+}
+
+// Daemons is a cluster whose daemons can be ended and started one by one; pods stay.
+type Daemons interface {
+	StopDaemon(ctx context.Context, node string) error
+	// StartDaemon starts a daemon that StopDaemon has ended, and waits until it serves.
+	StartDaemon(ctx context.Context, node string) error
+}
+
+// Breakable is a cluster in which the way from a node's daemon, and from nothing else, to the API server can be made bad.
+type Breakable interface {
+	SetWay(node string, way apiproxy.Way) error
+}
+
+// Audited is a cluster whose API server keeps an audit log of pods: writes with what they led to, and what the daemons read.
+type Audited interface {
+	// Audit reads the log so far, one JSON object of audit.k8s.io/v1 a line.
+	Audit() (io.ReadCloser, error)
+}
+
+// Metered is a cluster whose daemons' metrics can be read.
+type Metered interface {
+	Metrics(ctx context.Context, node string) (page string, err error)
 }
 
 // Policy is how the policy agents behave.

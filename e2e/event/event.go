@@ -38,6 +38,7 @@ const (
 	Programmed Kind = "programmed" // the kernel lets this address of the pod pass
 	Removed    Kind = "removed"    // it does not any more
 	Unreadable Kind = "unreadable" // the pod's addresses could not be read; Detail says why
+	View       Kind = "view"       // Reader now takes Address (joined by commas; "": none) for the pod's, from Source
 )
 
 // Event is one thing that happened to one pod (or, without a pod, to the node).
@@ -51,6 +52,9 @@ type Event struct {
 	Sandbox   string    `json:"sandbox,omitempty"`
 	Address   string    `json:"address,omitempty"`
 	Detail    string    `json:"detail,omitempty"`
+	Reader    string    `json:"reader,omitempty"`
+	Source    string    `json:"source,omitempty"`
+	Version   string    `json:"version,omitempty"` // resourceVersion of the object that a View comes from
 }
 
 // Log writes events, one line each. It is safe for concurrent use.

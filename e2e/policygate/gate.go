@@ -24,6 +24,8 @@ type Options struct {
 	Node        string
 	Reader      Reader
 	DefaultDeny bool
+	All         Reader // what views are made with
+	Views       bool   // tell what each kind of reader makes of every pod
 	Events      *event.Log
 }
 
@@ -35,7 +37,8 @@ type Gate struct {
 	changes []change // not yet in the kernel
 	listed  bool     // the first list is complete
 	kernel  map[Workload]bool
-	wall    *Firewall // nil until the first list is complete
+	wall    *Firewall                     // nil until the first list is complete
+	views   map[types.UID]map[string]view // by reader
 }
 
 type podKey struct {
@@ -67,7 +70,7 @@ const sightingQueue = 256
 
 // New makes an agent that is not running yet. Its firewall will be in the network namespace of the program.
 func New(options Options, pods Pods) *Gate {
-	return &Gate{options: options, pods: pods, known: map[podKey]workload{}, kernel: map[Workload]bool{}}
+	return &Gate{options: options, pods: pods, known: map[podKey]workload{}, kernel: map[Workload]bool{}, views: map[types.UID]map[string]view{}}
 }
 
 // Run watches and programs until ctx ends. It stops at the first failure of the kernel: a gate that does not hold what it
@@ -113,6 +116,7 @@ func (g *Gate) take(s sighting) {
 		g.listed = true
 		return
 	}
+	g.look(s)
 	pod, key := s.pod, podKey{s.pod.Namespace, s.pod.Name}
 	was := g.known[key]
 	if s.gone {

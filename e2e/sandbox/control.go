@@ -24,6 +24,8 @@ const (
 	ReleaseDEL Order = "release-del" // a held DEL goes on
 	SkipDEL    Order = "skip-del"    // the DEL of this pod is never sent, as when a runtime loses its record of a sandbox
 	ReplayDEL  Order = "replay-del"  // the DEL of every sandbox that this pod has had is sent once more, now; it may be long gone
+	RestartBox Order = "restart-box" // the sandbox dies: DEL, then ADD of a new one for the same pod
+	OverlapBox Order = "overlap-box" // the same, but the DEL of the old one comes after the ADD of the new one
 )
 
 // Serve answers orders on a unix socket until ctx ends.
@@ -56,6 +58,13 @@ func (a *Agent) carryOut(ctx context.Context, order Order, uid types.UID) error 
 		return l.order(order)
 	case ReplayDEL:
 		return a.replay(ctx, l)
+	case RestartBox, OverlapBox:
+		select {
+		case l.again <- order:
+			return nil
+		default:
+			return fmt.Errorf("%s: the sandbox of pod %s/%s is to be restarted already", order, l.pod.Namespace, l.pod.Name)
+		}
 	default:
 		return fmt.Errorf("unknown order %q", order)
 	}

@@ -28,6 +28,7 @@ type life struct {
 	mu    sync.Mutex
 	hold  chan struct{} // not nil: DEL waits until it is closed
 	skip  bool          // DEL is never sent
+	again chan Order    // RestartBox or OverlapBox, while the pod runs
 	boxes []box         // every sandbox that the pod has had; the last one is the present one
 }
 
@@ -39,7 +40,7 @@ type box struct {
 }
 
 func newLife(pod *corev1.Pod) *life {
-	return &life{pod: pod, ending: make(chan struct{})}
+	return &life{pod: pod, ending: make(chan struct{}), again: make(chan Order, 1)}
 }
 
 func (l *life) end(grace *int64) {
@@ -58,16 +59,26 @@ func (l *life) name() types.NamespacedName {
 // live is the whole life of a pod.
 func (a *Agent) live(ctx context.Context, l *life) {
 	current, address, ok := a.begin(ctx, l)
-	if ok {
+	how := ended
+	for ok {
 		started := time.Now()
 		a.tell(l, event.Event{At: started, Kind: event.ContainerStarted, Sandbox: current.id, Address: address.String()})
-		a.run(ctx, l, current, address)
+		how = a.run(ctx, l, current, address)
 		if ctx.Err() != nil {
 			return
 		}
 		a.tell(l, event.Event{Kind: event.ContainerStopped, Sandbox: current.id})
+		if how != restarted && how != overlapped {
+			break
+		}
+		if current, address, ok = a.restart(ctx, l, current, how); ctx.Err() != nil {
+			return
+		}
 	}
 	if current.ns != nil && !a.tearDown(ctx, l, current) {
+		return
+	}
+	if how == finished && !a.finish(ctx, l) {
 		return
 	}
 	a.bury(ctx, l)
@@ -131,17 +142,27 @@ func (a *Agent) addSandbox(ctx context.Context, l *life) (box, netip.Addr, error
 // netnsDigits is how much of the sandbox id names its namespace: enough to be unique, short enough to read.
 const netnsDigits = 12
 
-// run posts the status when its time has come and waits until the pod must end. A pod that ends earlier never gets one.
-func (a *Agent) run(ctx context.Context, l *life, current box, address netip.Addr) {
+// run posts the status when its time has come and waits until the pod must end, and says how it does. A pod that ends
+// earlier never gets a status.
+func (a *Agent) run(ctx context.Context, l *life, current box, address netip.Addr) outcome {
 	delay := time.NewTimer(a.statusDelay(l))
 	defer delay.Stop()
+	done, stopDone := runTime(l.pod)
+	defer stopDone()
 	for {
 		select {
 		case <-delay.C:
 			a.post(ctx, l, current, address)
 			continue
+		case <-done:
+			return finished
+		case order := <-l.again:
+			if order == OverlapBox {
+				return overlapped
+			}
+			return restarted
 		case <-ctx.Done():
-			return
+			return ended
 		case <-l.ending:
 		}
 		break
@@ -152,6 +173,7 @@ func (a *Agent) run(ctx context.Context, l *life, current box, address netip.Add
 	case <-stop.C:
 	case <-ctx.Done():
 	}
+	return ended
 }
 
 func (a *Agent) post(ctx context.Context, l *life, current box, address netip.Addr) {

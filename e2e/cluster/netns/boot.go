@@ -52,7 +52,7 @@ func Start(ctx context.Context, options Options) (*Cluster, error) {
 // removeLogs removes what an earlier run left: the last lines of a log must be this run's. Daemons that are restarted
 // within a run append.
 func removeLogs(dir string) error {
-	for _, pattern := range []string{"*.log", "*.events"} {
+	for _, pattern := range []string{"*.log", "*.events", "*.jsonl"} {
 		old, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return fmt.Errorf("look for logs of an earlier run: %w", err)
@@ -119,10 +119,14 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	_, nice := c.options.niceness()
+	args := []string{"-address", apiServerAddress, "-dir", controlDir}
+	if c.options.Audit {
+		args = append(args, "-audit", c.options.audit())
+	}
 	c.control, err = c.launch(program{
 		name: "controlplane", in: ns, path: binary("controlplane"), nice: nice,
 		env:    append(plainEnv(), assets.Var+"="+os.Getenv(assets.Var)),
-		args:   []string{"-address", apiServerAddress, "-dir", controlDir},
+		args:   args,
 		events: func(event.Event) {},
 	})
 	if err != nil {
@@ -136,11 +140,17 @@ func (c *Cluster) startControlPlane(ctx context.Context) error {
 		return fmt.Errorf("read the administrator's kubeconfig: %w", err)
 	}
 	c.config.Dial = ns.DialContext
+	c.apiServer = ns
 	return nil
 }
 
 // startNodes starts all nodes at once.
 func (c *Cluster) startNodes(ctx context.Context) error {
+	for i, n := range c.nodes {
+		if err := n.layWays(i); err != nil {
+			return err
+		}
+	}
 	return c.onNodes(ctx, (*node).start)
 }
 

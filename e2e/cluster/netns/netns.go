@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -52,6 +53,10 @@ type Options struct {
 	// NodesFirst turns priorities round: the API server yields to the programs of the nodes (Niceness), not they to it. For
 	// who measures a node's own time, since elsewhere the API server's work costs the node nothing.
 	NodesFirst bool
+	// Away is how far the API server is from the programs of each node; those beyond its length are near. Not nil: every node
+	// has a proxy, so that SetWay can break its daemon's way.
+	Away  []time.Duration
+	Audit bool // the API server keeps an audit log of pods, which Audit reads
 }
 
 // Machine is an instance of the VPC on which the cluster starts nothing: the API server knows no node of that name.
@@ -62,14 +67,15 @@ type Machine struct {
 
 // Cluster is a booted cluster.
 type Cluster struct {
-	options Options
-	show    *progress
-	config  *rest.Config
-	inside  namespaces // opened handles
-	nodes   []*node
-	fake    *process
-	control *process
-	dead    chan *DiedError // the first process that ended by itself
+	options   Options
+	show      *progress
+	config    *rest.Config
+	inside    namespaces // opened handles
+	nodes     []*node
+	fake      *process
+	control   *process
+	apiServer *netlab.Namespace // where the API server listens
+	dead      chan *DiedError   // the first process that ended by itself
 
 	mu        sync.Mutex
 	followers map[int]func(event.Event)
@@ -77,10 +83,14 @@ type Cluster struct {
 }
 
 var (
-	_ cluster.Cluster  = (*Cluster)(nil)
-	_ cluster.Follower = (*Cluster)(nil)
-	_ cluster.Orderer  = (*Cluster)(nil)
-	_ cluster.Gated    = (*Cluster)(nil)
+	_ cluster.Cluster   = (*Cluster)(nil)
+	_ cluster.Follower  = (*Cluster)(nil)
+	_ cluster.Orderer   = (*Cluster)(nil)
+	_ cluster.Gated     = (*Cluster)(nil)
+	_ cluster.Daemons   = (*Cluster)(nil)
+	_ cluster.Breakable = (*Cluster)(nil)
+	_ cluster.Audited   = (*Cluster)(nil)
+	_ cluster.Metered   = (*Cluster)(nil)
 )
 
 // Info implements cluster.Cluster.

@@ -34,6 +34,7 @@ type node struct {
 
 	kubelet, gate, daemon *process
 	networked             sync.Once
+	ways                  *ways // nil: straight
 }
 
 // Where a node keeps its files: what /etc/cni/net.d, /opt/cni/bin and /var/run/aws-node are on a machine of its own.
@@ -82,7 +83,7 @@ func (n *node) startKubelet(networked chan<- struct{}) (err error) {
 			"-conf-dir", n.dir("net.d"), "-bin-dir", n.dir("bin"),
 			"-status-delay-min", delay.Min.String(), "-status-delay-max", delay.Max.String(),
 			"-seed", strconv.FormatUint(n.cluster.options.Seed, 10),
-			"-kubeconfig", account.Kubeconfig(controlDir, account.Sandbox), "-control", n.control(),
+			"-kubeconfig", n.kubeconfig(account.Sandbox), "-control", n.control(),
 		},
 		events: func(e event.Event) {
 			if e.Kind == event.NetworkReady {
@@ -99,10 +100,11 @@ func (n *node) startGate(ctx context.Context) (err error) {
 	n.gate, err = n.cluster.launch(program{
 		name: "policygate-" + n.name, in: n.ns, path: binary("policygate"), env: plainEnv(), nice: nice,
 		args: []string{
-			"-node", n.name, "-kubeconfig", account.Kubeconfig(controlDir, account.PolicyGate),
+			"-node", n.name, "-kubeconfig", n.kubeconfig(account.PolicyGate),
 			"-keys", n.cluster.options.Keys,
 			"-annotation=" + strconv.FormatBool(n.policy.Annotation),
 			"-default-deny=" + strconv.FormatBool(n.policy.DefaultDeny),
+			"-views=" + strconv.FormatBool(n.cluster.options.Audit),
 		},
 		events: n.cluster.tell,
 	})
@@ -186,7 +188,7 @@ func (n *node) stop(ctx context.Context) error {
 			errs = append(errs, p.stop(ctx))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, n.ways.close())...)
 }
 
 // daemonEnv is the daemon's whole environment: nothing of the harness's own reaches it.
@@ -194,7 +196,7 @@ func (n *node) daemonEnv() []string {
 	env := map[string]string{
 		"MY_NODE_NAME":                n.name,
 		"CLUSTER_NAME":                "netns",
-		"KUBECONFIG":                  account.Kubeconfig(controlDir, account.IPAMD),
+		"KUBECONFIG":                  n.kubeconfig(account.IPAMD),
 		"AWS_ENDPOINT_URL_EC2":        "http://" + ec2Address,
 		"VPC_CNI_SOCKET":              n.socket(),
 		"VPC_CNI_STATE_DIR":           n.dir("state"),

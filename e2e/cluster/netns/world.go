@@ -8,6 +8,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/vpc-cni/vpc-cni/e2e/account"
 	"github.com/vpc-cni/vpc-cni/e2e/cluster"
 	"github.com/vpc-cni/vpc-cni/e2e/policygate"
 	"github.com/vpc-cni/vpc-cni/e2e/sandbox"
@@ -51,7 +52,11 @@ func (o Options) WithDefaults() Options {
 // Info is what a cluster with these options is.
 func (o Options) Info() cluster.Info {
 	o = o.WithDefaults()
-	info := cluster.Info{Kind: Kind, Logs: o.Logs, Labels: []string{"annotation", "late-del", "status-delay"}}
+	info := cluster.Info{Kind: Kind, Logs: o.Logs, Labels: []string{"annotation", "late-del", "status-delay"},
+		DaemonUser: account.IPAMD.Name(), DaemonRole: account.IPAMD.Name()}
+	if o.Away != nil && o.Audit {
+		info.Labels = append(info.Labels, "badday")
+	}
 	for i := range o.Nodes {
 		info.Nodes = append(info.Nodes, cluster.Node{Name: nodeName(i), InstanceType: o.InstanceType, Capacity: capacity(o.InstanceType)})
 	}

@@ -32,13 +32,14 @@ func guarded() int {
 func run(ctx context.Context) error {
 	address := flag.String("address", "127.0.0.1:6443", "address and port to listen on")
 	dir := flag.String("dir", "", "folder of certificates, kubeconfigs and etcd's data")
+	audit := flag.String("audit", "", "file for an audit log of pods")
 	flag.Parse()
 
 	at, err := netip.ParseAddrPort(*address)
 	if err != nil {
 		return fmt.Errorf("read -address: %w", err)
 	}
-	server, err := apiserver.Start(apiserver.Options{Address: at, Dir: *dir, Log: os.Stderr})
+	server, err := apiserver.Start(apiserver.Options{Address: at, Dir: *dir, Log: os.Stderr, Audit: *audit})
 	if err != nil {
 		return err
 	}

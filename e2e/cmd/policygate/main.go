@@ -36,18 +36,19 @@ func run(ctx context.Context) error {
 	annotation := flag.Bool("annotation", true, "read the CNI's annotations; false: only what kubelet and Calico write")
 	keys := flag.String("keys", policygate.AWSPodIPs, "annotation keys of the CNI, in order of trust, joined by commas")
 	deny := flag.Bool("default-deny", true, "drop the traffic of pods whose address is not known")
+	views := flag.Bool("views", false, "tell what each kind of reader makes of every pod, whatever this agent reads itself")
 	flag.Parse()
 
 	client, err := podapi.FromKubeconfig(*kubeconfig)
 	if err != nil {
 		return err
 	}
-	reader := policygate.Reader{}
+	reader, strictest := policygate.Reader{}, policygate.Reader{Keys: strings.Split(*keys, ",")}
 	if *annotation {
 		reader.Keys = strings.Split(*keys, ",")
 	}
 	gate := policygate.New(policygate.Options{
-		Node: *node, Reader: reader, DefaultDeny: *deny, Events: event.NewLog(os.Stdout),
+		Node: *node, Reader: reader, DefaultDeny: *deny, Views: *views, All: strictest, Events: event.NewLog(os.Stdout),
 	}, client)
 	return gate.Run(ctx)
 }

@@ -53,6 +53,11 @@ type Cluster struct {
 type Options struct {
 	Settings    map[string]string // of the daemons
 	StatusDelay *sandbox.Delay    // of the kubelets; nil: a real kubelet's
+	// InstanceType is that of the nodes; "": the cluster's default. Keys are what policy agents read; "": the AWS key.
+	InstanceType, Keys string
+	Seed               uint64 // 0: 1
+	// BadDay wants a cluster whose daemons' ways to the API server can be broken, with an audit log and readers' views.
+	BadDay bool
 }
 
 // Boot boots a cluster.
@@ -61,10 +66,15 @@ func Boot(ctx context.Context, name string, options Options, out io.Writer) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	booted, err := netns.Start(ctx, netns.Options{
-		Logs: logs, Settings: options.Settings, StatusDelay: options.StatusDelay, Seed: 1, Out: out,
+	wanted := netns.Options{
+		Logs: logs, Settings: options.Settings, StatusDelay: options.StatusDelay, Seed: max(options.Seed, 1), Out: out,
+		InstanceType: options.InstanceType, Keys: options.Keys, Audit: options.BadDay,
 		Policy: cluster.Policy{Annotation: true, DefaultDeny: true},
-	})
+	}
+	if options.BadDay {
+		wanted.Away = []time.Duration{}
+	}
+	booted, err := netns.Start(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
