@@ -44,8 +44,8 @@ simulate: ## run the first SEEDS simulated hours of a node (`make test` runs 300
 	@SIM_SEEDS="$(SEEDS)" SIM_SEED="$(SEED)" SIM_OPS="$(OPS)" SIM_TRACES="$(CURDIR)/build" \
 	  go test -v -count=1 -timeout 0 -run '^TestSimulation$$' ./ipamd/reconcile
 
-e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' FOCUS=...)
-	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" go test -v -count=1 -p 1 -timeout 30m ./e2e/suites/... -ginkgo.v -ginkgo.no-color \
+e2e: build ## run Ginkgo suites (CLUSTER=netns LABELS='annotation && !late-del' FOCUS=...; LABELS=badday SEED=n: a bad day)
+	@$(ASSETS) && CLUSTER="$(or $(CLUSTER),netns)" BADDAY_SEED="$(SEED)" BADDAY_PODS="$(or $(PODS),200)" go test -v -count=1 -p 1 -timeout 30m ./e2e/suites/... -ginkgo.v -ginkgo.no-color \
 	  $(if $(LABELS),-ginkgo.label-filter='$(LABELS)') $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | tee build/e2e.log
 	@grep -q 'Ran [1-9][0-9]* of' build/e2e.log || { echo "no spec matches LABELS='$(LABELS)' FOCUS='$(FOCUS)'; labels: $$(grep -rhoE 'Label\([^)]*\)' e2e/suites | grep -oE '"[a-z-]+"' | sort -u | tr '\n' ' ')" >&2; exit 1; }
 

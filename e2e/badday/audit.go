@@ -14,11 +14,10 @@ import (
 
 // Requests is what an audit log (audit.k8s.io/v1, one object a line) says of the daemons, and of when pods changed.
 type Requests struct {
-	// Calls are the daemons' requests about pods that were answered, by what they were and what the answer was. Watches are
-	// not among them: they stand.
-	Calls   map[string]int
-	Watches int
-	Other   int // events, access reviews
+	// Calls are the daemons' requests about pods that were answered, by what they were and what the answer was; a watch counts
+	// when it begins.
+	Calls map[string]int
+	Other int // events, access reviews
 
 	commits map[[2]string]time.Time // by UID and resourceVersion
 }
@@ -100,11 +99,9 @@ func (r *Requests) take(e record, daemons string) {
 	}
 	switch {
 	case e.User.Username != daemons:
-	case e.Verb == "watch":
-		if e.Stage == "ResponseStarted" {
-			r.Watches++
-		}
-	case e.Stage != "ResponseComplete" && e.Stage != "Panic":
+	case e.Verb == "watch" && e.Stage == "ResponseStarted":
+		r.Calls["watch"]++
+	case e.Verb == "watch" || e.Stage != "ResponseComplete" && e.Stage != "Panic":
 	case !pods:
 		r.Other++
 	default:

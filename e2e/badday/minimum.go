@@ -37,7 +37,7 @@ func (s Span) holds(t time.Time) bool { return !t.Before(s.From) && t.Before(s.T
 
 // Minimum are the fewest requests.
 type Minimum struct {
-	Lists    int // a daemon that starts cannot know the node's pods without asking
+	Lists    int // a daemon that starts cannot know the node's pods without asking, by a list or by a watch
 	Sets     int // a sandbox's address is written once, and once more for keys that are added
 	Clears   int // a sandbox's end sets "", where a key stands and the pod's object is still there
 	Removals int // a running pod loses keys that are no longer wanted, in one request, after the new ones are written

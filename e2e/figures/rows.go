@@ -22,6 +22,7 @@ func Groups() []Group {
 		{"burst", "e2e/bench", "BenchmarkBurst", "110 pods are created at once on one node that holds the addresses, annotation on, under the policy agent of the demo; from the first ADD's exec on"},
 		{"daemon", "e2e/bench", "BenchmarkDaemon", "the real ipamd with the annotation on, and a real kube-apiserver in whose etcd the nodes and pods were put; the daemon reads its own node's pods only; the first ADD is that after a restart on a node that holds addresses"},
 		{"fakeec2", "fakeec2/ec2api", "BenchmarkFakeEC2", "the EC2 endpoint without a data plane, over loopback HTTP from one raw client that keeps its connection; one server process holds 10,000 ENIs with 100,000 addresses and one 100 ENIs, asked in turns, each process' own rusage; the virtual hour is in process: 100 nodes, each swaps an address every ten seconds, adds and gives up an ENI every two minutes and describes itself every minute"},
+		{"reach", "e2e/bench", "BenchmarkReach", "three nodes stand at once, one 1, one 20, one 200 ms (round trip) from the API server, daemon, kubelet and policy agent alike; on one node after the other 110 pods are created at once, with the annotation off, on, and on with `ANNOTATE_POD_IP_WAIT=1s`, in turns, and pinged every 10 ms from their container's start on, which is the instant ADD returns; p50 and p99 are those of a round's pods, their medians those of the rounds; CPU is the daemon's over a round, DELs included"},
 	}
 }
 
@@ -92,7 +93,7 @@ func Rows() []Row {
 			Row{"add", "CPU of the daemon for each of these " + verb + "s", DaemonCPU(ParallelTotal(verb)), nothing, Goal{}},
 		)
 	}
-	return slices.Concat(rows, crowdRows(), annotationRows(), daemonRows(), fakeec2Rows())
+	return slices.Concat(rows, crowdRows(), annotationRows(), daemonRows(), fakeec2Rows(), reachRows())
 }
 
 // crowdRows are about what must not grow with the number of pods.

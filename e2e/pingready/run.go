@@ -26,7 +26,28 @@ type Options struct {
 	Cooldown time.Duration // of the daemons: how long a released address is not used again
 	Seed     uint64        // names the pods, so that their kubelets' delays differ between seeds
 	Node     string        // the one node that all pods of a round start on; "": they are spread over all
-	Out      io.Writer     // progress
+	Plans    []Plan        // in the place of Rounds and Node, where rounds differ in more than the knob
+	// Around, where set, does a round by calling measure once, after the daemons' restart: for who measures beside it.
+	Around func(plan Plan, measure func() error) error
+	Out    io.Writer // progress
+}
+
+// Plan is one round.
+type Plan struct {
+	Knob Knob
+	Node string        // as in Options
+	Wait time.Duration // ANNOTATE_POD_IP_WAIT
+}
+
+// plans are the rounds to make.
+func (o Options) plans() (plans []Plan) {
+	if o.Plans != nil {
+		return o.Plans
+	}
+	for _, knob := range o.Rounds {
+		plans = append(plans, Plan{Knob: knob, Node: o.Node})
+	}
+	return plans
 }
 
 // Target is the cluster to measure.
@@ -97,7 +118,7 @@ func Run(ctx context.Context, target Target, options Options) (*Report, error) {
 		return nil, errors.New("measure: it takes two nodes")
 	}
 	capacity := Capacity(info)
-	if options.Node != "" {
+	if slices.ContainsFunc(options.plans(), func(p Plan) bool { return p.Node != "" }) {
 		capacity = leastCapacity(info)
 	}
 	if options.Pods > capacity {
@@ -127,17 +148,24 @@ func (r *run) all(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	report := &Report{}
-	for _, knob := range r.options.Rounds {
+	plans := r.options.plans()
+	for _, plan := range plans {
+		knob := plan.Knob
+		r.options.Node = plan.Node
 		began := time.Now()
-		r.printf("  ...  round %d of %d, annotation %s: the daemons restart, then %d pods start\n", r.round+1, len(r.options.Rounds), knob, r.options.Pods)
-		if err := r.turn(ctx, knob); err != nil {
+		r.printf("  ...  round %d of %d, annotation %s: the daemons restart, then %d pods start\n", r.round+1, len(plans), knob, r.options.Pods)
+		if err := r.turn(ctx, plan); err != nil {
 			return nil, err
 		}
 		if err := errors.Join(pause(ctx, settle), r.awaitAddresses(ctx)); err != nil {
 			return nil, err
 		}
 		prepared := time.Now()
-		round, err := r.measure(ctx, knob)
+		var round Round
+		err := r.around(plan, func() (err error) {
+			round, err = r.measure(ctx, knob)
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("round %d (annotation %s): %w", r.round, knob, err)
 		}
@@ -164,16 +192,27 @@ func (r *run) printf(format string, args ...any) {
 
 // turn brings the knob into its position as an operator does: all daemons are restarted with the changed setting. That
 // happens before every round, also where the knob stays, so that rounds differ in nothing else.
-func (r *run) turn(ctx context.Context, knob Knob) error {
-	value := "false"
+func (r *run) turn(ctx context.Context, plan Plan) error {
+	knob := plan.Knob
+	settings := map[string]string{"ANNOTATE_POD_IP": "false"}
 	if knob == On {
-		value = "true"
+		settings["ANNOTATE_POD_IP"] = "true"
 	}
-	err := r.target.Reconfigure(ctx, map[string]string{"ANNOTATE_POD_IP": value})
+	if r.options.Plans != nil {
+		settings["ANNOTATE_POD_IP_WAIT"] = plan.Wait.String()
+	}
+	err := r.target.Reconfigure(ctx, settings)
 	if err != nil {
 		return fmt.Errorf("turn the annotation %s: %w", knob, err)
 	}
 	return nil
+}
+
+func (r *run) around(plan Plan, measure func() error) error {
+	if r.options.Around == nil {
+		return measure()
+	}
+	return r.options.Around(plan, measure)
 }
 
 // startResponders starts one pod on each node and waits until all are known to the policy agents.

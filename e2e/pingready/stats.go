@@ -13,6 +13,12 @@ type Quantiles struct {
 	Max *float64 `json:"max"`
 }
 
+// Quantile is the nearest rank's value: one that was measured. The sample must not be empty.
+func Quantile(sample []float64, q float64) float64 {
+	sorted := slices.Sorted(slices.Values(sample))
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
 // enoughForP99: a 99th percentile that rests on fewer than three values above it says nothing.
 const enoughForP99 = 300
 
@@ -23,7 +29,7 @@ func quantiles(sample []float64) Quantiles {
 	}
 	sorted := slices.Sorted(slices.Values(sample))
 	rank := func(q float64) *float64 {
-		value := sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+		value := Quantile(sorted, q)
 		return &value
 	}
 	result := Quantiles{P50: rank(0.5), P90: rank(0.9), Max: rank(1)}

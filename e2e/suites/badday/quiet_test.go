@@ -107,8 +107,8 @@ func (d *day) judge() error {
 	least := d.history.Minimum()
 	ratio := float64(requests.Total()) / float64(least.Total())
 	d.say("seed %d: %d pods, %d sandboxes, %d times quiet", d.seed, d.made, len(d.boxes), len(d.history.Quiet))
-	d.say("API calls %d (%s), minimum %d (sets %d, clears %d, removals %d, refusals heard %d, lists %d): %.2f times; besides %d watches and %d other requests",
-		requests.Total(), requests, least.Total(), least.Sets, least.Clears, least.Removals, least.Refused, least.Lists, ratio, requests.Watches, requests.Other)
+	d.say("API calls %d (%s), minimum %d (sets %d, clears %d, removals %d, refusals heard %d, lists %d): %.2f times; besides %d other requests",
+		requests.Total(), requests, least.Total(), least.Sets, least.Clears, least.Removals, least.Refused, least.Lists, ratio, requests.Other)
 	errs := d.judgeViews(requests)
 	if ratio > mostCalls {
 		errs = append(errs, fmt.Errorf("%d API calls are %.2f times the minimum of %d, want at most %.1f", requests.Total(), ratio, least.Total(), mostCalls))
