@@ -27,6 +27,17 @@ const (
 // until somebody deletes it.
 const RunTimeKey = "sandbox.vpc-cni.test/run-time"
 
+// EndDelayKey is an annotation by which a test sets how late the end of such a pod is reported, as a duration; without it, as
+// late as its address was.
+const EndDelayKey = "sandbox.vpc-cni.test/end-delay"
+
+func (a *Agent) endDelay(l *life) time.Duration {
+	if own, err := time.ParseDuration(l.pod.Annotations[EndDelayKey]); err == nil {
+		return own
+	}
+	return a.statusDelay(l)
+}
+
 // runTime gives what fires when the pod's containers exit; never where no time is set.
 func runTime(pod *corev1.Pod) (done <-chan time.Time, stop func()) {
 	d, err := time.ParseDuration(pod.Annotations[RunTimeKey])
@@ -49,10 +60,10 @@ func (a *Agent) restart(ctx context.Context, l *life, old box, how outcome) (box
 	return next, address, ok
 }
 
-// finish reports that the pod's containers have exited, as late as its address was, and waits until the pod must go.
+// finish reports that the pod's containers have exited, late, and waits until the pod must go.
 func (a *Agent) finish(ctx context.Context, l *life) bool {
 	select {
-	case <-time.After(a.statusDelay(l)):
+	case <-time.After(a.endDelay(l)):
 		body := []byte(`{"metadata":{"uid":"` + string(l.pod.UID) + `"},"status":{"phase":"Succeeded"}}`)
 		_, err := a.api.Patch(ctx, l.name(), "status", podapi.Patch{Type: types.MergePatchType, Body: body})
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {

@@ -146,6 +146,9 @@ func (d *day) judgeViews(requests badday.Requests) (errs []error) {
 		d.say("  %-7s by our keys %d, by a stale status.podIP %d, only late %d%s", reader, c.byKey, c.byStatus, c.late, line)
 	}
 	d.say("  longest time late: %s", latest.Round(time.Microsecond))
+	if counts[policygate.StatusOnly].byStatus == 0 {
+		errs = append(errs, errors.New("no address was used again while a stale status named it: the day has shown nothing"))
+	}
 	if len(byKey) > 0 {
 		errs = append(errs, fmt.Errorf("%d moments were wrong by our keys:\n    %s", len(byKey), strings.Join(byKey[:min(len(byKey), shown)], "\n    ")))
 	}

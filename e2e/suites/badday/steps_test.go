@@ -28,6 +28,7 @@ func (d *day) script() (steps []step) {
 			{"two StatefulSets roll", d.roll},
 			{"force deletes, late DELs", d.force},
 			{"a storm of Jobs", d.storm},
+			{"a full node, and Jobs whose end is not told", d.crowd},
 			{"sandboxes restart, same UID", d.restart},
 			{"the knob goes off and on", d.toggle},
 			{"the key is renamed, and back", d.rename},
@@ -98,28 +99,41 @@ func (d *day) ended(uid string) bool {
 func (d *day) storm(ctx context.Context) error {
 	old := d.done
 	d.done = nil
-	type job struct {
-		node int
-		name string
-		runs time.Duration
-	}
 	var jobs []job
 	for range max(4, d.size*3/10) {
-		d.next++
-		jobs = append(jobs, job{
-			node: d.random.IntN(len(d.Info().Nodes)), name: fmt.Sprintf("job-%d", d.next),
-			runs: time.Duration(20+d.random.IntN(700)) * time.Millisecond,
-		})
+		runs := time.Duration(20+d.random.IntN(700)) * time.Millisecond
+		jobs = append(jobs, d.job(d.random.IntN(len(d.Info().Nodes)), map[string]string{sandbox.RunTimeKey: runs.String()}))
 	}
 	deleted := make(chan error, 1)
 	go func() {
-		deleted <- each(ctx, old, func(ctx context.Context, pod *corev1.Pod) error {
-			if err := d.Delete(ctx, pod, false); err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			return nil
-		})
+		deleted <- each(ctx, old, d.away)
 	}()
+	made, err := d.run(ctx, jobs)
+	d.done = made
+	return errors.Join(err, <-deleted)
+}
+
+// job is a pod that finishes.
+type job struct {
+	node        int
+	name        string
+	annotations map[string]string // what the kubelet is to do with it
+}
+
+func (d *day) job(node int, annotations map[string]string) job {
+	d.next++
+	return job{node: node, name: fmt.Sprintf("job-%d", d.next), annotations: annotations}
+}
+
+func (d *day) away(ctx context.Context, pod *corev1.Pod) error {
+	if err := d.Delete(ctx, pod, false); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// run runs Jobs until their sandboxes are gone.
+func (d *day) run(ctx context.Context, jobs []job) ([]*corev1.Pod, error) {
 	made := make([]*corev1.Pod, len(jobs))
 	index := make([]int, len(jobs))
 	for i := range index {
@@ -127,7 +141,7 @@ func (d *day) storm(ctx context.Context) error {
 	}
 	err := each(ctx, index, func(ctx context.Context, i int) (err error) {
 		made[i], err = d.Create(ctx, jobs[i].node, jobs[i].name, func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{sandbox.RunTimeKey: jobs[i].runs.String()}
+			pod.Annotations = jobs[i].annotations
 		})
 		if err != nil {
 			return err
@@ -136,8 +150,36 @@ func (d *day) storm(ctx context.Context) error {
 		uid := string(made[i].UID)
 		return d.await(ctx, "end of "+jobs[i].name, func() bool { return d.stopped[uid] && d.ended(uid) })
 	})
-	d.done = made
-	return errors.Join(err, <-deleted)
+	return made, err
+}
+
+// crowd fills a node twice with Jobs whose end the kubelet does not get round to telling: the second ones can only get
+// addresses that the first ones' statuses still name. Readers of the status cannot know; readers of our keys must.
+func (d *day) crowd(ctx context.Context) error {
+	node := d.random.IntN(len(d.Info().Nodes))
+	free := sizeOf(d.size).capacity
+	for _, set := range d.sets {
+		for _, m := range set {
+			if m.node == node {
+				free--
+			}
+		}
+	}
+	var all []*corev1.Pod
+	for range 2 {
+		var jobs []job
+		for range free {
+			jobs = append(jobs, d.job(node, map[string]string{
+				sandbox.RunTimeKey: "300ms", sandbox.StatusDelayKey: "20ms", sandbox.EndDelayKey: "24h",
+			}))
+		}
+		made, err := d.run(ctx, jobs)
+		if err != nil {
+			return err
+		}
+		all = append(all, made...)
+	}
+	return each(ctx, all, d.away)
 }
 
 func (d *day) restart(ctx context.Context) error {
@@ -251,15 +293,15 @@ func pause(ctx context.Context, length time.Duration) error {
 }
 
 func (d *day) cut(ctx context.Context) error {
-	return d.away(ctx, apiproxy.Way{Cut: true}, d.roll)
+	return d.without(ctx, apiproxy.Way{Cut: true}, d.roll)
 }
 
 func (d *day) silence(ctx context.Context) error {
-	return d.away(ctx, apiproxy.Way{Silent: true}, d.storm)
+	return d.without(ctx, apiproxy.Way{Silent: true}, d.storm)
 }
 
-// away does something while the way of a node's daemon to the API server is bad, which goes on a little longer.
-func (d *day) away(ctx context.Context, way apiproxy.Way, do func(context.Context) error) error {
+// without does something while the way of a node's daemon to the API server is bad, which goes on a little longer.
+func (d *day) without(ctx context.Context, way apiproxy.Way, do func(context.Context) error) error {
 	node := d.Info().Nodes[d.random.IntN(len(d.Info().Nodes))].Name
 	ended := d.noteAway(node)
 	if err := d.SetWay(node, way); err != nil {

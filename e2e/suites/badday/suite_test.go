@@ -54,14 +54,16 @@ type size struct {
 	pods         int
 	instanceType string
 	settings     map[string]string
+	capacity     int // of a node
 }
 
 func sizeOf(pods int) size {
-	s := size{pods: pods, instanceType: "m5.large", settings: map[string]string{"MAX_ENI": "2", "MINIMUM_IP_TARGET": "18"}}
+	s := size{pods: pods, instanceType: "m5.large", settings: map[string]string{"MAX_ENI": "2"}, capacity: 18}
 	if pods > fewPods {
 		s.instanceType = "m5.4xlarge"
-		s.settings = map[string]string{"MAX_ENI": "4", "MINIMUM_IP_TARGET": "116"}
+		s.settings, s.capacity = map[string]string{"MAX_ENI": "4"}, 116
 	}
+	s.settings["MINIMUM_IP_TARGET"] = strconv.Itoa(s.capacity)
 	s.settings["IP_COOLDOWN_PERIOD"] = "1"
 	s.settings["ANNOTATE_POD_IP"] = "true"
 	return s
