@@ -121,11 +121,14 @@ func (r *reach) calls(node string) (sum float64) {
 func (r *reach) take(s reachSeries, round pingready.Round) {
 	var failed, reply []float64
 	stages := map[string][]float64{}
+	moments := func(p pingready.Pod) map[string]*float64 {
+		return map[string]*float64{figures.ReachVisible: p.AnnotationVisible, figures.ReachProgrammed: p.PolicyProgrammed, figures.ReachStart: p.ContainerStart}
+	}
 	late := 0
 	for _, p := range round.Pods {
 		failed = append(failed, p.FailedPings())
 		reply = append(reply, *p.PingReady())
-		for stage, at := range map[string]*float64{"annotation visible": p.AnnotationVisible, "policy programmed": p.PolicyProgrammed, "container start": p.ContainerStart} {
+		for stage, at := range moments(p) {
 			if at != nil {
 				stages[stage] = append(stages[stage], *at)
 			}
@@ -140,9 +143,7 @@ func (r *reach) take(s reachSeries, round pingready.Round) {
 	add(figures.ReachReply50, "ms", pingready.Quantile(reply, 0.5))
 	add(figures.ReachReply99, "ms", pingready.Quantile(reply, 0.99))
 	add(figures.ReachLate, "%", 100*float64(late)/float64(len(round.Pods)))
-	for _, stage := range figures.ReachStages() {
-		if s.mode != figures.ReachOff || stage != "annotation visible" {
-			add(stage+", p99", "ms", pingready.Quantile(stages[stage], 0.99))
-		}
+	for stage, times := range stages {
+		add(stage, "ms", pingready.Quantile(times, 0.99))
 	}
 }

@@ -61,6 +61,8 @@ func Check(readme string) error {
 				cells[i] = strings.TrimSpace(cells[i])
 			}
 			table = append(table, cells)
+		} else if len(table) > 0 {
+			break // what follows the rows is not promised
 		}
 	}
 	rows := Rows()

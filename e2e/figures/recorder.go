@@ -41,7 +41,7 @@ func Record(tb testing.TB, group string) *Recorder {
 		if err != nil {
 			tb.Error(err)
 		}
-		tb.Logf("\n%s", Text(lines, group))
+		tb.Logf("\n%s\n%s", Text(lines, group), matrixText(Matrix(map[string]Measured{group: r.measured})))
 	})
 	return r
 }

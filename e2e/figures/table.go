@@ -205,6 +205,7 @@ func Markdown(measured map[string]Measured) (string, error) {
 		}
 		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
+	out.WriteString(matrixMarkdown(Matrix(measured)))
 	out.WriteString("\nHow, by group (`make bench ONLY=group`; raw samples in `build/bench`):\n\n")
 	for _, g := range Groups() {
 		fmt.Fprintf(&out, "- *%s*: %s.\n", g.Name, g.What)

@@ -19,8 +19,8 @@ import (
 	"github.com/vpc-cni/vpc-cni/e2e/figures"
 )
 
-// groupTimeout is a group's longest time: the longest takes three minutes, on a machine that is not idle twice that.
-const groupTimeout = "10m"
+// groupTimeout is a group's longest time: the longest takes eight minutes, on a machine that is not idle twice that.
+const groupTimeout = "20m"
 
 func main() { os.Exit(guarded()) }
 
