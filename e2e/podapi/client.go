@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,8 @@ func New(config *rest.Config) (*Client, error) {
 	c.GroupVersion = &corev1.SchemeGroupVersion
 	c.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	c.QPS, c.Burst = clientQPS, clientBurst
+	// A pod in protobuf costs server and agent a fifth of the time that JSON does, and an agent that is late drops packets.
+	c.AcceptContentTypes, c.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	client, err := rest.RESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("make API client for %s: %w", c.Host, err)
