@@ -27,7 +27,7 @@ func (d *day) script() (steps []step) {
 		round := []step{
 			{"two StatefulSets roll", d.roll},
 			{"force deletes, late DELs", d.force},
-			{"a storm of Jobs", d.storm},
+			{"a storm of Jobs", func(ctx context.Context) error { return d.storm(ctx, d.size*3/10) }},
 			{"a full node, and Jobs whose end is not told", d.crowd},
 			{"sandboxes restart, same UID", d.restart},
 			{"the knob goes off and on", d.toggle},
@@ -96,11 +96,11 @@ func (d *day) ended(uid string) bool {
 }
 
 // storm runs Jobs that finish and stay; those of the storm before are deleted meanwhile.
-func (d *day) storm(ctx context.Context) error {
+func (d *day) storm(ctx context.Context, size int) error {
 	old := d.done
 	d.done = nil
 	var jobs []job
-	for range max(4, d.size*3/10) {
+	for range max(4, size) {
 		runs := time.Duration(20+d.random.IntN(700)) * time.Millisecond
 		jobs = append(jobs, d.job(d.random.IntN(len(d.Info().Nodes)), map[string]string{sandbox.RunTimeKey: runs.String()}))
 	}
@@ -154,7 +154,8 @@ func (d *day) run(ctx context.Context, jobs []job) ([]*corev1.Pod, error) {
 }
 
 // crowd fills a node twice with Jobs whose end the kubelet does not get round to telling: the second ones can only get
-// addresses that the first ones' statuses still name. Readers of the status cannot know; readers of our keys must.
+// addresses that the first ones' statuses still name. Readers of the status cannot know; readers of our keys must. In between it
+// gets quiet: where every free address is still to be cleared, the daemon may give one out.
 func (d *day) crowd(ctx context.Context) error {
 	node := d.random.IntN(len(d.Info().Nodes))
 	free := sizeOf(d.size).capacity
@@ -178,6 +179,9 @@ func (d *day) crowd(ctx context.Context) error {
 			return err
 		}
 		all = append(all, made...)
+		if err := d.quiet(ctx); err != nil {
+			return err
+		}
 	}
 	return each(ctx, all, d.away)
 }
@@ -297,7 +301,10 @@ func (d *day) cut(ctx context.Context) error {
 }
 
 func (d *day) silence(ctx context.Context) error {
-	return d.without(ctx, apiproxy.Way{Silent: true}, d.storm)
+	return d.without(ctx, apiproxy.Way{Silent: true}, func(ctx context.Context) error {
+		// Few enough that no address must be given out again before its key is cleared, which is allowed when there is no other.
+		return d.storm(ctx, d.size/10)
+	})
 }
 
 // without does something while the way of a node's daemon to the API server is bad, which goes on a little longer.
