@@ -118,7 +118,7 @@ func Run(ctx context.Context, target Target, options Options) (*Report, error) {
 		return nil, errors.New("measure: it takes two nodes")
 	}
 	capacity := Capacity(info)
-	if slices.ContainsFunc(options.plans(), func(p Plan) bool { return p.Node != "" }) {
+	if options.Node != "" || slices.ContainsFunc(options.Plans, func(p Plan) bool { return p.Node != "" }) {
 		capacity = leastCapacity(info)
 	}
 	if options.Pods > capacity {
