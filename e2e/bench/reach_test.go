@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/vpc-cni/vpc-cni/e2e/cluster/netns"
 	"github.com/vpc-cni/vpc-cni/e2e/figures"
 	"github.com/vpc-cni/vpc-cni/e2e/pingready"
+	"github.com/vpc-cni/vpc-cni/e2e/policygate"
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
 
 const (
@@ -90,15 +93,28 @@ func (r *reach) around(plan pingready.Plan, measure func() error) error {
 	r.next++
 	pid, err := r.c.DaemonPID(plan.Node)
 	check(r.b, err)
-	before, callsBefore := ran(r.b, pid), r.calls(plan.Node)
+	before, callsBefore, dropsBefore := ran(r.b, pid), r.calls(plan.Node), r.drops(plan.Node)
 	if err := measure(); err != nil {
 		return err
 	}
 	r.record.Times(s.of(figures.ReachCPU, "ms"), s.block, (ran(r.b, pid)-before)/figures.Parallel)
+	r.record.Add(s.of(figures.ReachDropped, "packets"), s.block, (r.drops(plan.Node)-dropsBefore)/figures.Parallel)
 	if s.mode != figures.ReachOff {
 		r.record.Add(s.of(figures.ReachCalls, "calls"), s.block, (r.calls(plan.Node)-callsBefore)/figures.Parallel)
 	}
 	return nil
+}
+
+// drops is how many packets a node's policy agent has dropped: pings also fail where the harness is too busy to take the answers.
+func (r *reach) drops(node string) float64 {
+	r.b.Helper()
+	places, err := r.c.Places(node)
+	check(r.b, err)
+	ns, err := netlab.Open(places.Namespace)
+	check(r.b, err)
+	drops, err := policygate.CountDrops(ns.FD())
+	check(r.b, errors.Join(err, ns.Close()))
+	return float64(drops)
 }
 
 // calls is how many requests about annotations a daemon has made.

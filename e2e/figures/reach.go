@@ -25,6 +25,7 @@ func Reached(what, unit, mode string, delay int) Series {
 const (
 	ReachFailed50   = "failed pings, p50"
 	ReachFailed99   = "failed pings, p99"
+	ReachDropped    = "dropped by the policy, for each pod"
 	ReachReply50    = "first reply after start, p50"
 	ReachReply99    = "first reply after start, p99"
 	ReachVisible    = "annotation visible, p99"
@@ -38,7 +39,7 @@ const (
 // reachColumns are the matrix' columns.
 func reachColumns() []Series {
 	return []Series{
-		{ReachFailed50, "pings"}, {ReachFailed99, "pings"}, {ReachReply50, "ms"}, {ReachReply99, "ms"},
+		{ReachFailed50, "pings"}, {ReachFailed99, "pings"}, {ReachDropped, "packets"}, {ReachReply50, "ms"}, {ReachReply99, "ms"},
 		{ReachVisible, "ms"}, {ReachProgrammed, "ms"}, {ReachStart, "ms"}, {ReachLate, "%"}, {ReachCPU, "ms"}, {ReachCalls, "calls"},
 	}
 }
@@ -53,6 +54,7 @@ func reachRows() (rows []Row) {
 		rows = append(rows, Row{"reach", burst + mode + ": pods that start before their policy is programmed", of(ReachLate, "%", mode), Series{}, atMost(1)})
 	}
 	return append(rows,
+		Row{"reach", burst + "on: packets that the policy drops, for each pod", of(ReachDropped, "packets", ReachOn), Series{}, Goal{}},
 		Row{"reach", burst + "on: API calls for each pod", of(ReachCalls, "calls", ReachOn), Series{}, Goal{}},
 		Row{"reach", burst + "on: CPU of the daemon for each pod, to off", of(ReachCPU, "ms", ReachOn), of(ReachCPU, "ms", ReachOff), Goal{}},
 	)

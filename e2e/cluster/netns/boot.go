@@ -89,7 +89,7 @@ func (c *Cluster) startVPC(ctx context.Context) error {
 	c.fake, err = c.launch(program{
 		name: "fakeec2", in: host, path: binary("fakeec2"), env: plainEnv(),
 		args:   []string{"serve", "--check", "--dir", vpcDir, "--scenario", scenario}, // the books, after every request
-		events: func(event.Event) { once() }, // its one line of output says that the world stands
+		events: func(event.Event) { once() },                                          // its one line of output says that the world stands
 	})
 	if err != nil {
 		return err
