@@ -87,7 +87,9 @@ bench: tools build ## measure every figure the README promises, 10 minutes (ONLY
 clean: ## remove build/ (the cached kube-apiserver, etcd and incumbent stay)
 	@rm -rf build
 
-# The programs need none of these; tests compare with what ip and nft say, the incumbent execs iptables, and the AWS CLI asks the fake EC2.
+# The programs need none of these; tests compare with what ip and nft say, the incumbent execs iptables, and the AWS CLI, version 2 of
+# which Debian has, asks the fake EC2.
 tools:
-	@missing=; for pair in ip=iproute2 nft=nftables iptables=iptables aws=awscli; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
+	@missing=; for pair in ip=iproute2 nft=nftables iptables=iptables; do command -v "$${pair%%=*}" >/dev/null || missing="$$missing $${pair#*=}"; done; \
+	[ -x /usr/bin/aws ] || aws --version 2>&1 | grep -q '^aws-cli/2' || missing="$$missing awscli"; \
 	if [ -n "$$missing" ]; then echo "missing Debian packages, as root: apt-get install -y$$missing" >&2; exit 1; fi

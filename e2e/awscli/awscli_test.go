@@ -73,6 +73,9 @@ func program(t *testing.T) string {
 	if err != nil {
 		t.Fatalf("%s --version: %v: %s", path, err, version)
 	}
+	if !strings.HasPrefix(string(version), "aws-cli/2") {
+		t.Fatalf("%s is %s: the scripts know the texts of version 2; as root: apt-get install awscli", path, version)
+	}
 	t.Logf("%s: %s", path, strings.TrimSpace(string(version)))
 	return path
 }
