@@ -108,14 +108,14 @@ func TestVerdicts(t *testing.T) {
 }
 
 // everything is a run of all groups in which every series is there.
-func everything() map[string]Measured {
+func everything(t Table) map[string]Measured {
 	all := map[string]Measured{}
-	for _, g := range Groups() {
+	for _, g := range t.Groups {
 		r := &Recorder{measured: Measured{Environment: Environment{
 			Kernel: "6.1", CPU: "cpu", Cores: 2, Go: "go1", Date: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC),
 		}}}
 		seen := map[Series]bool{{}: true}
-		for _, row := range Rows() {
+		for _, row := range t.Rows {
 			for _, s := range []Series{row.Of, row.Beside} {
 				if row.Group != g.Name || seen[s] {
 					continue
@@ -132,7 +132,9 @@ func everything() map[string]Measured {
 }
 
 func TestTableTakesEveryGroupAndFitsItsCheck(t *testing.T) {
-	table, err := Markdown(everything())
+	bench := Bench()
+	begin, end := bench.begin(), bench.end()
+	table, err := bench.Markdown(everything(bench))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,14 +146,14 @@ func TestTableTakesEveryGroupAndFitsItsCheck(t *testing.T) {
 			t.Errorf("table lacks %q:\n%s", want, table)
 		}
 	}
-	readme, err := Splice("# head\n"+begin+"stale text\n"+end+"\ntail\n", table)
+	readme, err := bench.Splice("# head\n"+begin+"stale text\n"+end+"\ntail\n", table)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(readme, "# head\n") || !strings.HasSuffix(readme, end+"\ntail\n") || strings.Contains(readme, "stale text") {
 		t.Errorf("README:\n%s", readme)
 	}
-	if err := Check(readme); err != nil {
+	if err := bench.Check(readme); err != nil {
 		t.Errorf("check of a new table: %v", err)
 	}
 	for name, spoilt := range map[string]string{
@@ -164,7 +166,7 @@ func TestTableTakesEveryGroupAndFitsItsCheck(t *testing.T) {
 		if spoilt == readme {
 			t.Fatalf("%s: nothing was spoilt", name)
 		}
-		if err := Check(spoilt); err == nil {
+		if err := bench.Check(spoilt); err == nil {
 			t.Errorf("a README without the right %s passes", name)
 		}
 	}
@@ -172,13 +174,13 @@ func TestTableTakesEveryGroupAndFitsItsCheck(t *testing.T) {
 
 // A goal that is missed is shown in the README, never hidden.
 func TestMissedGoalsAreShown(t *testing.T) {
-	all := everything()
+	all := everything(Bench())
 	for i, s := range all["plugin"].Samples {
 		if s.Series == PluginSize.Name {
 			all["plugin"].Samples[i].Value = 5
 		}
 	}
-	table, err := Markdown(all)
+	table, err := Bench().Markdown(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +190,9 @@ func TestMissedGoalsAreShown(t *testing.T) {
 }
 
 func TestGroupsThatWereNotRunAreNamed(t *testing.T) {
-	all := everything()
+	all := everything(Bench())
 	delete(all, "crowd")
-	lines, err := Lines(all)
+	lines, err := Bench().Lines(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,18 +202,18 @@ func TestGroupsThatWereNotRunAreNamed(t *testing.T) {
 	}
 	delete(all, "kernel")
 	all["kernel"] = Measured{}
-	if _, err := Lines(all); !errors.Is(err, errNone) {
+	if _, err := Bench().Lines(all); !errors.Is(err, errNone) {
 		t.Errorf("a group that lacks its series: error %v, want %v", err, errNone)
 	}
 }
 
 func TestSamplesSurviveTheirFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bench")
-	want := everything()["add"]
+	want := everything(Bench())["add"]
 	if err := want.write(file(dir, "add")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := Read(dir)
+	got, err := Bench().Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +226,7 @@ func TestSamplesSurviveTheirFile(t *testing.T) {
 	if err := os.WriteFile(file(dir, "add"), []byte("{\"series\":"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
+	if _, err := Bench().Read(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
 		t.Errorf("a file that was cut: error %v", err)
 	}
 }
@@ -242,34 +244,67 @@ func TestTimesAreInTheSeriesUnit(t *testing.T) {
 // Names are how rows find their samples, and how people find a row.
 func TestNamesAreUnique(t *testing.T) {
 	groups := map[string]bool{}
-	for _, g := range Groups() {
-		if groups[g.Name] {
-			t.Errorf("two groups are called %q", g.Name)
+	for _, table := range Tables() {
+		names := map[string]bool{}
+		for _, g := range table.Groups {
+			if groups[g.Name] {
+				t.Errorf("two groups are called %q", g.Name)
+			}
+			groups[g.Name] = true
+			names[g.Name] = true
 		}
-		groups[g.Name] = true
-	}
-	names := map[string]bool{}
-	for _, row := range Rows() {
-		if names[row.Name] {
-			t.Errorf("two rows are called %q", row.Name)
-		}
-		names[row.Name] = true
-		if !groups[row.Group] {
-			t.Errorf("row %q is of no group", row.Name)
-		}
-		if row.Beside != (Series{}) && row.Beside.Unit != row.Of.Unit {
-			t.Errorf("row %q compares %s with %s", row.Name, row.Of.Unit, row.Beside.Unit)
+		rows := map[string]bool{}
+		for _, row := range table.Rows {
+			if rows[row.Name] {
+				t.Errorf("two rows are called %q", row.Name)
+			}
+			rows[row.Name] = true
+			if !names[row.Group] {
+				t.Errorf("row %q is of no group of its table", row.Name)
+			}
+			if row.Beside != (Series{}) && row.Beside.Unit != row.Of.Unit {
+				t.Errorf("row %q compares %s with %s", row.Name, row.Of.Unit, row.Beside.Unit)
+			}
 		}
 	}
 }
 
-// The README's table has the form that the code gives it; what was measured, and when, is not checked.
+// What is compared with the incumbent names both, and says which calls there were.
+func TestComparisonTakesEveryGroupAndFitsItsCheck(t *testing.T) {
+	compare := Compare()
+	all := everything(compare)
+	r := &Recorder{measured: all["calls"]}
+	for _, call := range []Series{CallsOf(ThereAndBack, "CreateTags"), CallsOf(ThereAndBack, "DetachNetworkInterface")} {
+		r.Add(By(Incumbent, call), 0, 7)
+	}
+	all["calls"] = r.measured
+	text, err := compare.Markdown(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"`make compare`", "CreateTags 7, DetachNetworkInterface 7", "| ADD, p50 | at most 0.333 x | 1.00 x |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("table lacks %q:\n%s", want, text)
+		}
+	}
+	readme, err := compare.Splice(compare.begin()+compare.end(), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compare.Check(readme); err != nil {
+		t.Errorf("check of a new table: %v", err)
+	}
+}
+
+// The README's tables have the form that the code gives it; what was measured, and when, is not checked.
 func TestReadmeFigures(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Check(string(text)); err != nil {
-		t.Error(err)
+	for _, table := range Tables() {
+		if err := table.Check(string(text)); err != nil {
+			t.Error(err)
+		}
 	}
 }

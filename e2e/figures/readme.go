@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// The markers between which the README's table stands.
-const (
-	begin = "<!-- figures:begin -->\n"
-	end   = "<!-- figures:end -->"
-)
+// begin and end are the markers between which the table stands in the README.
+func (t Table) begin() string { return "<!-- " + t.Marker + ":begin -->\n" }
+func (t Table) end() string   { return "<!-- " + t.Marker + ":end -->" }
 
-var errMarkers = errors.New("the README has no line <!-- figures:begin --> with a line <!-- figures:end --> below it: put the markers back")
-
-// Splice puts a table between the README's markers.
-func Splice(readme, table string) (string, error) {
-	head, rest, found := strings.Cut(readme, begin)
-	_, tail, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		return "", errMarkers
-	}
-	return head + begin + strings.TrimSpace(table) + "\n" + end + tail, nil
+func (t Table) errMarkers() error {
+	return fmt.Errorf("the README has no line %s with a line %s below it: put the markers back", strings.TrimSpace(t.begin()), t.end())
 }
 
-// Rewrite puts a table into the README, which it replaces as a whole or not at all.
-func Rewrite(path, table string) error {
+// Splice puts the table's text between the README's markers.
+func (t Table) Splice(readme, text string) (string, error) {
+	head, rest, found := strings.Cut(readme, t.begin())
+	_, tail, closed := strings.Cut(rest, t.end())
+	if !found || !closed {
+		return "", t.errMarkers()
+	}
+	return head + t.begin() + strings.TrimSpace(text) + "\n" + t.end() + tail, nil
+}
+
+// Rewrite puts the table's text into the README, which it replaces as a whole or not at all.
+func (t Table) Rewrite(path, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read README: %w", err)
 	}
-	changed, err := Splice(string(text), table)
+	changed, err := t.Splice(string(text), table)
 	if err != nil {
 		return err
 	}
@@ -47,11 +47,11 @@ func Rewrite(path, table string) error {
 
 // Check checks the form of the README's table: one line for each row, with its name and goal as the code has them, and a
 // figure. What was measured is the machine's, so it is not checked; nor is when.
-func Check(readme string) error {
-	_, rest, found := strings.Cut(readme, begin)
-	block, _, closed := strings.Cut(rest, end)
+func (t Table) Check(readme string) error {
+	_, rest, found := strings.Cut(readme, t.begin())
+	block, _, closed := strings.Cut(rest, t.end())
 	if !found || !closed {
-		return errMarkers
+		return t.errMarkers()
 	}
 	var table [][]string
 	for text := range strings.Lines(block) {
@@ -65,15 +65,15 @@ func Check(readme string) error {
 			break // what follows the rows is not promised
 		}
 	}
-	rows := Rows()
+	rows := t.Rows
 	if len(table) != len(rows)+2 || !slices.Equal(table[0], header()) {
-		return fmt.Errorf("the README's table of figures has %d lines or another header; `make bench` writes one with %d rows and %q", len(table), len(rows), header())
+		return fmt.Errorf("the README's table of figures has %d lines or another header; `make %s` writes one with %d rows and %q", len(table), t.Target, len(rows), header())
 	}
 	var errs []error
 	for i, row := range rows {
 		cells := table[i+2]
 		if len(cells) != len(header()) || cells[0] != row.Name || cells[1] != row.goal() || cells[2] == "" {
-			errs = append(errs, fmt.Errorf("the README's row of figures %q is not that of %q, goal %q: run `make bench`", cells, row.Name, row.goal()))
+			errs = append(errs, fmt.Errorf("the README's row of figures %q is not that of %q, goal %q: run `make %s`", cells, row.Name, row.goal(), t.Target))
 		}
 	}
 	return errors.Join(errs...)

@@ -37,7 +37,7 @@ func Record(tb testing.TB, group string) *Recorder {
 				tb.Error(err)
 			}
 		}
-		lines, err := Lines(map[string]Measured{group: r.measured})
+		lines, err := tableOf(group).Lines(map[string]Measured{group: r.measured})
 		if err != nil {
 			tb.Error(err)
 		}

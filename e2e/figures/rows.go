@@ -113,9 +113,9 @@ func crowdRows() (rows []Row) {
 		rows = append(rows, Row{"roundtrip", "Forwarded round trip with " + itoa(pods) + " pods on the node, to 1", RoundTrip(Hostnet, pods), RoundTrip(Hostnet, 1), goal})
 	}
 	return append(rows,
-		Row{"roundtrip", "The same with 700, two rules per pod, to 1", RoundTrip(Incumbent, ManyPods), RoundTrip(Incumbent, 1), Goal{}},
-		Row{"roundtrip", "Two rules per pod, to this project, 1 pod", RoundTrip(Incumbent, 1), RoundTrip(Hostnet, 1), Goal{}},
-		Row{"roundtrip", "Two rules per pod, to this project, 700 pods", RoundTrip(Incumbent, ManyPods), RoundTrip(Hostnet, ManyPods), Goal{}},
+		Row{"roundtrip", "The same with 700, two rules per pod, to 1", RoundTrip(TwoRulesEach, ManyPods), RoundTrip(TwoRulesEach, 1), Goal{}},
+		Row{"roundtrip", "Two rules per pod, to this project, 1 pod", RoundTrip(TwoRulesEach, 1), RoundTrip(Hostnet, 1), Goal{}},
+		Row{"roundtrip", "Two rules per pod, to this project, 700 pods", RoundTrip(TwoRulesEach, ManyPods), RoundTrip(Hostnet, ManyPods), Goal{}},
 	)
 }
 

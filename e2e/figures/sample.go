@@ -71,10 +71,10 @@ func (m Measured) write(path string) error {
 	return nil
 }
 
-// Read reads the samples of the groups that have been measured, by group's name.
-func Read(dir string) (map[string]Measured, error) {
+// Read reads the samples of the table's groups that have been measured, by group's name.
+func (t Table) Read(dir string) (map[string]Measured, error) {
 	all := map[string]Measured{}
-	for _, g := range Groups() {
+	for _, g := range t.Groups {
 		m, err := read(file(dir, g.Name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

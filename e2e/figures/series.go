@@ -53,8 +53,8 @@ func RoundTrip(scheme string, pods int) Series {
 
 // The schemes of RoundTrip.
 const (
-	Hostnet   = "hostnet"
-	Incumbent = "two rules per pod"
+	Hostnet      = "hostnet"
+	TwoRulesEach = "two rules per pod"
 )
 
 // Annotated is ADD with the annotation on and an API server that answers so many milliseconds late.

@@ -25,10 +25,10 @@ type Line struct {
 }
 
 // Lines are all rows with what was measured of them.
-func Lines(measured map[string]Measured) ([]Line, error) {
+func (t Table) Lines(measured map[string]Measured) ([]Line, error) {
 	var lines []Line
 	var errs []error
-	for _, row := range Rows() {
+	for _, row := range t.Rows {
 		l, err := row.line(measured)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("work out %q: %w", row.Name, err))
@@ -130,6 +130,9 @@ func (r Row) goal() string {
 
 // number gives a figure three digits or so, and a count none after the point that it does not have.
 func number(v float64, unit string) string {
+	if unit == "calls" {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
 	switch {
 	case unit == "pings", unit == "requests":
 		return strconv.FormatFloat(v, 'f', -1, 64)
@@ -190,13 +193,13 @@ func Text(lines []Line, groups ...string) string {
 }
 
 // Markdown is the table for the README, with where and when it was measured.
-func Markdown(measured map[string]Measured) (string, error) {
-	lines, err := Lines(measured)
+func (t Table) Markdown(measured map[string]Measured) (string, error) {
+	lines, err := t.Lines(measured)
 	if err != nil {
 		return "", err
 	}
 	var out strings.Builder
-	out.WriteString("Measured by `make bench`" + where(measured) + ".\n\n")
+	out.WriteString("Measured by `make " + t.Target + "`" + where(measured) + ".\n\n")
 	out.WriteString("| " + strings.Join(header(), " | ") + " |\n|" + strings.Repeat("---|", len(header())) + "\n")
 	for _, l := range lines {
 		cells := l.cells()
@@ -205,9 +208,11 @@ func Markdown(measured map[string]Measured) (string, error) {
 		}
 		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
-	out.WriteString(matrixMarkdown(Matrix(measured)))
-	out.WriteString("\nHow, by group (`make bench ONLY=group`; raw samples in `build/bench`):\n\n")
-	for _, g := range Groups() {
+	if t.Notes != nil {
+		out.WriteString("\n" + strings.TrimSpace(t.Notes(measured)) + "\n")
+	}
+	out.WriteString("\nHow, by group (`make " + t.Target + " ONLY=group`; raw samples in `build/bench`):\n\n")
+	for _, g := range t.Groups {
 		fmt.Fprintf(&out, "- *%s*: %s.\n", g.Name, g.What)
 	}
 	return out.String(), nil

@@ -96,7 +96,7 @@ func schemes() []scheme {
 		}},
 		// The incumbent's way: two rules for each pod, the pods' routes in the main table, one table for the ENI. The
 		// measured pod's rules stand in the middle. Its NAT and mark rules are left out: this is about the rules.
-		{figures.Incumbent, func(l *lab, crowd []netip.Addr) {
+		{figures.TwoRulesEach, func(l *lab, crowd []netip.Addr) {
 			all := append(append(append([]netip.Addr{}, crowd[:len(crowd)/2]...), addrs(podB)...), crowd[len(crowd)/2:]...)
 			l.must(l.node.SetSysctl("net.ipv4.ip_forward", "1"))
 			l.must(l.node.SetSysctl("net.ipv4.conf.eth1.rp_filter", "2"))
