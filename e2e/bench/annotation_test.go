@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vpc-cni/vpc-cni/e2e/distance"
 	"github.com/vpc-cni/vpc-cni/e2e/figures"
 	"github.com/vpc-cni/vpc-cni/e2e/podapi"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
@@ -85,7 +86,7 @@ func (w *world) putAway(s *subject) {
 	server := netip.MustParseAddrPort(address)
 	// A port of the API server's own address: its certificate names that.
 	front := netip.AddrPortFrom(server.Addr(), server.Port()+1+uint16(s.node.number())).String()
-	cmd, err := proxyCommand(front, address, time.Duration(s.delay)*time.Millisecond)
+	cmd, err := distance.Command(front, address, time.Duration(s.delay)*time.Millisecond)
 	check(w.b, err)
 	listening, err := cmd.StdoutPipe()
 	check(w.b, err)

@@ -13,15 +13,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/vpc-cni/vpc-cni/e2e/cluster"
 	"github.com/vpc-cni/vpc-cni/e2e/cluster/netns"
+	"github.com/vpc-cni/vpc-cni/e2e/distance"
 	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 )
 
 func TestMain(m *testing.M) {
-	for name, be := range map[string]func(string) error{proxyVar: beProxy, patcherVar: bePatcher} {
+	for name, be := range map[string]func(string) error{distance.Var: distance.Be, patcherVar: bePatcher} {
 		if described := os.Getenv(name); described != "" {
 			if err := be(described); err != nil {
 				fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -88,34 +88,4 @@ func buildEmpty(b *testing.B) string {
 		b.Fatalf("build the empty program: %v: %s", err, output)
 	}
 	return path
-}
-
-// The machine counts as quiet once it idles for two windows, and is taken as it is if it never does.
-const (
-	quietWindow  = 300 * time.Millisecond
-	quietShare   = 0.9
-	quietTimeout = 10 * time.Second
-)
-
-// quiet waits until the machine idles: what booting a cluster, or a kernel that takes down namespaces, leaves to be done is
-// not what is measured.
-func quiet(b *testing.B) {
-	b.Helper()
-	ticker := time.NewTicker(quietWindow)
-	defer ticker.Stop()
-	began, calm := time.Now(), 0
-	before := processors(b)
-	for calm < 2 && time.Since(began) < quietTimeout {
-		<-ticker.C
-		now := processors(b)
-		if now.idle-before.idle >= quietShare*(now.all-before.all) {
-			calm++
-		} else {
-			calm = 0
-		}
-		before = now
-	}
-	if calm < 2 {
-		b.Logf("the machine is busy with something else; measuring all the same")
-	}
 }
