@@ -19,7 +19,7 @@ ASSETS      = assets="$$(go run ./e2e/cmd/assets)" && export KUBEBUILDER_ASSETS=
 INCUMBENT   = incumbent="$$(go run ./e2e/cmd/assets -incumbent)" && export INCUMBENT_ASSETS="$$incumbent"
 
 .DEFAULT_GOAL := help
-.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check promql conformance bench clean tools awscli
+.PHONY: help build assets demo test simulate e2e incumbent check lint law docs docs-check promql conformance bench compare clean tools awscli
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ conformance: ## the fake EC2 against the real SDK: every pair of action and erro
 
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')
+
+compare: tools build ## this project beside the incumbent on the same fake, 15 minutes (ONLY=group,...: some of them; samples in build/bench)
+	@$(ASSETS) && $(STEP) --last "comparison, one group after the other" go run ./e2e/cmd/figures -for compare $(if $(ONLY),-only '$(ONLY)')
 
 clean: ## remove build/ (the cached kube-apiserver, etcd and incumbent stay)
 	@rm -rf build

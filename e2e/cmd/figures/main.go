@@ -1,5 +1,5 @@
-// Command figures runs the benchmarks of `make bench`, prints the table of their figures and writes it into the README. A goal
-// that is missed is shown as missed and is no failure; a benchmark that breaks is one.
+// Command figures runs the benchmarks of `make bench` or `make compare`, prints the table of their figures and writes it into the
+// README. A goal that is missed is shown as missed and is no failure; a benchmark that breaks is one.
 package main
 
 import (
@@ -26,6 +26,7 @@ func main() { os.Exit(guarded()) }
 
 // guarded runs until it is done or told to end, and gives the exit code.
 func guarded() int {
+	target := flag.String("for", figures.Bench().Target, "the make target whose table it is: bench or compare")
 	only := flag.String("only", "", "groups to measure, separated by commas; others keep what an earlier run recorded (default: all)")
 	out := flag.String("out", "build/bench", "folder of raw samples and of the benchmarks' output")
 	readme := flag.String("readme", "README.md", "where the table goes once every group has been measured")
@@ -33,20 +34,47 @@ func guarded() int {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	names, err := choose(*only)
-	if err == nil && !*again {
-		err = measure(ctx, names, *out)
+	table, err := tableFor(*target)
+	if err == nil {
+		err = job{Table: table, only: *only, out: *out, readme: *readme, again: *again}.run(ctx)
 	}
-	if err := errors.Join(err, show(*out, *readme, err == nil && (*only == "" || *again))); err != nil {
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "figures: %v\n", err)
 		return 1
 	}
 	return 0
 }
 
+// tableFor gives the table of a make target.
+func tableFor(target string) (figures.Table, error) {
+	var known []string
+	for _, t := range figures.Tables() {
+		if t.Target == target {
+			return t, nil
+		}
+		known = append(known, t.Target)
+	}
+	return figures.Table{}, fmt.Errorf("there is no table for %q; tables: %s", target, strings.Join(known, " "))
+}
+
+// job is what to do about a table.
+type job struct {
+	figures.Table
+	only, out, readme string
+	again             bool // measure nothing
+}
+
+// run measures and shows. What an earlier run recorded is shown too where this one breaks.
+func (j job) run(ctx context.Context) error {
+	names, err := choose(j.Groups, j.only)
+	if err == nil && !j.again {
+		err = measure(ctx, names, j.out)
+	}
+	return errors.Join(err, j.show(err == nil && (j.only == "" || j.again)))
+}
+
 // choose gives the groups that are named, or all.
-func choose(only string) (chosen []figures.Group, err error) {
-	groups := figures.Groups()
+func choose(groups []figures.Group, only string) (chosen []figures.Group, err error) {
 	if only == "" {
 		return groups, nil
 	}
@@ -111,28 +139,28 @@ func run(ctx context.Context, g figures.Group, dir string) error {
 
 // show prints the table, and writes it into the README if that is asked for and every group has been measured: rows of
 // different runs, perhaps of different programs, are put together only by -table.
-func show(out, readme string, write bool) error {
-	measured, err := figures.Read(out)
+func (j job) show(write bool) error {
+	measured, err := j.Read(j.out)
 	if err != nil {
 		return err
 	}
-	lines, err := figures.Lines(measured)
+	lines, err := j.Lines(measured)
 	if err != nil {
 		return err
 	}
-	fmt.Printf("\n%s\nraw samples and output: %s\n", figures.Text(lines), out)
+	fmt.Printf("\n%s\nraw samples and output: %s\n", figures.Text(lines), j.out)
 	for _, l := range lines {
 		if l.Measured && l.Missed() {
 			fmt.Printf("goal missed: %s: %s\n", l.Name, l.Verdict())
 		}
 	}
-	if !write || len(measured) < len(figures.Groups()) {
-		fmt.Printf("%s stays as it is: this run has not measured every group\n", readme)
+	if !write || len(measured) < len(j.Groups) {
+		fmt.Printf("%s stays as it is: this run has not measured every group\n", j.readme)
 		return nil
 	}
-	table, err := figures.Markdown(measured)
+	text, err := j.Markdown(measured)
 	if err != nil {
 		return err
 	}
-	return figures.Rewrite(readme, table)
+	return j.Rewrite(j.readme, text)
 }
