@@ -42,8 +42,9 @@ func BenchmarkServe(b *testing.B) {
 		adds, dels := map[*node][]time.Duration{}, map[*node][]time.Duration{}
 		for t := range turnsInBlock {
 			for _, n := range sides.inTurn(block + t) {
-				add, del := turn(n, podsInTurn)
+				add, del, end := turn(n, podsInTurn)
 				adds[n], dels[n] = append(adds[n], add...), append(dels[n], del...)
+				record.Times(figures.By(n.side, figures.End), block, end)
 			}
 		}
 		for _, n := range w.all() {
@@ -63,18 +64,20 @@ func BenchmarkServe(b *testing.B) {
 	}
 }
 
-// turn makes pods, one after the other, and takes them away again.
-func turn(n *node, count int) (adds, dels []time.Duration) {
+// turn makes pods, one after the other, and takes them away again. End is what it takes to be rid of one: DEL, and its namespace let
+// go, until its link is gone from the machine.
+func turn(n *node, count int) (adds, dels []time.Duration, end time.Duration) {
 	n.tb.Helper()
 	pods := n.make(count)
 	for _, c := range n.each((*node).add, pods) {
 		adds = append(adds, c.took)
 	}
+	began := time.Now()
 	for _, c := range n.each((*node).del, pods) {
 		dels = append(dels, c.took)
 	}
 	n.remove(pods)
-	return adds, dels
+	return adds, dels, time.Since(began) / time.Duration(count)
 }
 
 // parallel makes 110 pods at once.

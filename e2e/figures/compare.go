@@ -42,6 +42,7 @@ func CallsOf(span, action string) Series { return Series{callsOf(span) + action,
 func callsOf(span string) string { return "EC2 calls, " + span + ", of " }
 
 var (
+	End        = Series{"end of a pod", "ms"}
 	Restart    = Series{"restart to first ADD", "ms"}
 	ColdAll    = Series{"cold burst, all added", "s"}
 	ColdFailed = Series{"cold burst, failed ADDs", "ADDs"}
@@ -68,7 +69,7 @@ func compareGroups() []Group {
 	const at = "e2e/compare"
 	return []Group{
 		{"exec", at, "BenchmarkExec", "both plugins as they are shipped (CGO_ENABLED=0, -s -w), executed with VERSION in turns"},
-		{"serve", at, "BenchmarkServe", "ADD and DEL through libcni on one node of each side, ten pods by turns; a block's p99 is of its 100 calls; both pools hold 300 addresses (`MINIMUM_IP_TARGET`) and use them again after a second, so that no ADD waits for EC2; CPU is the plugin processes' rusage and the daemon's with its children's"},
+		{"serve", at, "BenchmarkServe", "ADD and DEL through libcni on one node of each side, ten pods by turns; a block's p99 is of its 100 calls; both pools hold 300 addresses (`MINIMUM_IP_TARGET`) and use them again after a second, so that no ADD waits for EC2; the incumbent's DEL leaves the link to the end of the pod's namespace, ours removes it, hence *end of a pod*; CPU is the plugin processes' rusage and the daemon's with its children's"},
 		{"start", at, "BenchmarkStart", "the daemon is stopped and started on a node that holds addresses; the runtime tries an ADD every 10 ms from the start on"},
 		{"cold", at, "BenchmarkCold", "110 ADDs at once on a node on which the daemon has just begun to serve, `WARM_ENI_TARGET=1`, m5.4xlarge (29 addresses on each of 8 ENIs), the fake's lags at their defaults; a failed ADD is tried again after a second, then two, four, eight, ten, as a kubelet's"},
 		{"calls", at, "BenchmarkCalls", "from the fake's journal, by the credentials of the caller; `WARM_ENI_TARGET=1`, m5.xlarge (14 addresses on each of 4 ENIs), all other settings at their defaults; 75 s after each change of the number of pods, 45 s after the daemon's restart with 30 pods"},
@@ -101,6 +102,7 @@ func compareServeRows() []Row {
 		beside("serve", "ADD, p99", P99(ADD), Goal{}),
 		beside("serve", "DEL, p50", DEL, Goal{}),
 		beside("serve", "DEL, p99", P99(DEL), Goal{}),
+		beside("serve", "End of a pod: DEL, until its link is gone", End, Goal{}),
 		beside("serve", "110 ADDs at once, total", all, Goal{}),
 		beside("serve", "CPU of a plugin in these ADDs", ParallelCPU("ADD"), Goal{}),
 		beside("serve", "CPU of the daemon for each of these ADDs", DaemonCPU(all), Goal{}),
