@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -55,7 +56,7 @@ const peerName = "peer"
 // boot boots a world. No daemon runs yet.
 func boot(tb testing.TB, s shape) *world {
 	tb.Helper()
-	logs := filepath.Join(tb.TempDir(), "logs")
+	logs := logsOf(tb)
 	options := netns.Options{Logs: logs, Out: tb.Output(), NodesFirst: true}
 	for i := range s.pairs {
 		for _, side := range figures.Sides() {
@@ -96,6 +97,14 @@ func boot(tb testing.TB, s shape) *world {
 		w.pairs = append(w.pairs, p)
 	}
 	return w
+}
+
+// logsOf is the folder of a world's logs: below that of the samples, where there is one.
+func logsOf(tb testing.TB) string {
+	if out := os.Getenv(figures.OutVar); out != "" {
+		return filepath.Join(out, "logs", filepath.FromSlash(tb.Name()))
+	}
+	return filepath.Join(tb.TempDir(), "logs")
 }
 
 // maxPods is more than any measurement makes.

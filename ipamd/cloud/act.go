@@ -23,6 +23,7 @@ func (c *Cloud) Do(ctx context.Context, action pool.Action) (pool.Outcome, error
 	if err != nil {
 		return pool.Outcome{}, err
 	}
+	c.forget()
 	switch a := action.(type) {
 	case pool.CreateENI:
 		return c.create(ctx, a, id.instance)

@@ -82,6 +82,7 @@ type Cloud struct {
 	limits   pool.Limits
 	subnets  map[string]netip.Prefix
 	created  creation
+	seen     string // what the metadata showed before the last reading of EC2; "": it does not hold any more
 }
 
 // creation remembers the time that went with the last ClientToken: EC2 refuses the same token with other parameters.

@@ -46,10 +46,12 @@ func (c *Cloud) Observe(ctx context.Context) (pool.Observation, error) {
 	if err != nil {
 		return pool.Observation{}, err
 	}
+	before := c.glance(ctx) // what changes from here on shows at the next look
 	enis, err := c.readENIs(ctx, id)
 	if err != nil {
 		return pool.Observation{}, err
 	}
+	c.remember(before)
 	return pool.Observation{
 		Instance: pool.Instance{ID: id.instance, Type: id.kind, VPC: id.vpc, Subnet: id.subnet, AZ: id.zone, Limits: limits},
 		VPCCIDRs: cidrs,

@@ -108,7 +108,8 @@ func (p *Pool) foldReported(report HostReport, at HostReading) {
 	for _, e := range p.order {
 		switch up := ids[e.ID] && (e.State == Attached || e.State == Attaching); {
 		case up:
-			e.reported, e.absent = true, time.Time{}
+			// A link in the guest is all that is waited for: EC2 need not be asked whether it is attached yet.
+			e.State, e.reported, e.absent = Attached, true, time.Time{}
 		case e.reported:
 			e.reported = false
 			p.attachment(e, at.Now)

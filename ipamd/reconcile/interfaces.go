@@ -10,6 +10,9 @@ import (
 type Cloud interface {
 	// Observe reads the instance, its ENIs (attached, and available ones with its tag) and the VPC's CIDRs.
 	Observe(ctx context.Context) (pool.Observation, error)
+	// Changed tells whether Observe may give something else than what it gave last: whether an action was carried out since, or the
+	// instance's metadata show other ENIs or addresses. It makes no call to EC2; in doubt it says yes.
+	Changed(ctx context.Context) bool
 	// Do carries out one action. After a ClassUnknown error the action may have happened: observe before planning again.
 	Do(ctx context.Context, action pool.Action) (pool.Outcome, error)
 }

@@ -14,9 +14,11 @@ import (
 const (
 	// auditEvery is how often the kernel is compared with what is wanted, and evidence of vanished pods counted.
 	auditEvery = 30 * time.Second
-	// observeEvery is how often EC2 is read without a cause: two calls a minute for one node, so that 500 nodes stay below
-	// the account's 20 a second. While something is in transition every audit reads it.
-	observeEvery = 60 * time.Second
+	// glanceEvery is how often the instance's metadata are asked whether EC2 is worth reading: that costs the account nothing.
+	// While something is in transition every audit reads EC2.
+	glanceEvery = 60 * time.Second
+	// observeEvery is how often EC2 is read without a cause, for what the metadata do not show: ENIs that are not attached.
+	observeEvery = 10 * time.Minute
 	// hostSpacing merges the kernel's notices of many pods that start at once into few passes.
 	hostSpacing = 100 * time.Millisecond
 	// assignLimit is the longest that an ADD waits: kubelet and the runtimes give a sandbox some minutes, and a retry is
@@ -196,8 +198,11 @@ func (l *Loop) audit(now time.Time) {
 	l.nextAudit = now.Add(l.cfg.Audit)
 	l.host.audit = true
 	l.host.trigger("audit")
-	if l.pool.InTransition() || now.Sub(l.cloud.observed) >= observeEvery-l.cfg.Audit/2 {
-		l.cloud.asked = "audit"
+	switch {
+	case l.pool.InTransition():
+		l.cloud.asked = "something is in transition"
+	case now.Sub(l.cloud.looked) >= glanceEvery-l.cfg.Audit/2:
+		l.cloud.asked, l.cloud.glance = "audit", now.Sub(l.cloud.observed) < observeEvery-l.cfg.Audit/2
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 type cloudWork struct {
 	busy     bool
 	asked    string    // why EC2 is to be read although the plan does not need it
+	glance   bool      // a look at the metadata may be enough for that
 	observed time.Time // the last reading that succeeded
+	looked   time.Time // the last reading, or look at the metadata that found nothing new
 }
 
 func (l *Loop) startCloud(ctx context.Context, now time.Time) {
@@ -33,12 +35,17 @@ func (l *Loop) startCloud(ctx context.Context, now time.Time) {
 }
 
 func (l *Loop) observe(ctx context.Context, reason string) {
-	l.cloud.busy, l.cloud.asked = true, ""
-	l.log.Debug("reading EC2", "reason", reason)
+	glance := l.cloud.glance && reason == l.cloud.asked
+	l.cloud.busy, l.cloud.asked, l.cloud.glance = true, "", false
+	l.log.Debug("reading EC2", "reason", reason, "where_changed", glance)
 	var obs pool.Observation
+	same := false
 	l.start(ctx, Effect{KindCloud, "Observe"}, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, cloudDeadline)
 		defer cancel()
+		if same = glance && !l.cfg.Cloud.Changed(ctx); same {
+			return nil
+		}
 		obs, err = l.cfg.Cloud.Observe(ctx)
 		return err
 	}, func(err error) {
@@ -48,6 +55,10 @@ func (l *Loop) observe(ctx context.Context, reason string) {
 		if err != nil {
 			l.log.Warn("EC2 not read", "err", err)
 			l.pool.ObserveFailed(err, now)
+			return
+		}
+		l.cloud.looked = now
+		if same {
 			return
 		}
 		l.cloud.observed = now
