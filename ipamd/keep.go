@@ -11,9 +11,13 @@ import (
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 )
 
-// keepInterval is the pace of looking whether the socket and the lock are still at their paths: two lstat calls. Until a
-// removed lock is back, a second daemon could start.
-const keepInterval = time.Second
+const (
+	// keepInterval is the pace of looking whether the socket and the lock are still at their paths: two lstat calls, and each
+	// look wakes a processor that may have nothing else to do. Until a removed socket is back, ADDs are refused, and tried again.
+	keepInterval = 5 * time.Second
+	// listenInterval is how often a socket that cannot be made is tried again: no pod can start meanwhile.
+	listenInterval = time.Second
+)
 
 // complaints says what is wrong once, not at every look.
 type complaints struct {
@@ -63,7 +67,7 @@ const stateAdvice = "make the state folder (VPC_CNI_STATE_DIR) writable, or make
 // listen makes the socket. Whatever is in the way (a folder that cannot be written, another server) is complained of and
 // tried again: a daemon that ended would do nothing better. Without an error and a listener, ctx has ended.
 func (d *daemon) listen(ctx context.Context) *api.Listener {
-	tick := time.NewTicker(keepInterval)
+	tick := time.NewTicker(listenInterval)
 	defer tick.Stop()
 	trouble := complaints{log: d.log}
 	for {

@@ -48,9 +48,10 @@ func (w *world) fill(count int) map[*node][]pod {
 		all[n] = n.make(count)
 	}
 	w.onAll(func(n *node) error {
-		for _, p := range all[n] {
-			if _, err := n.insist(w.tb.Context(), p); err != nil {
-				return err
+		pods := all[n]
+		for i := range pods {
+			if c, _ := n.insist(w.tb.Context(), &pods[i]); c.err != nil {
+				return c.err
 			}
 		}
 		return nil

@@ -55,8 +55,12 @@ func (n *node) burst(count int) (took time.Duration, failed int) {
 	errs, failures := make([]error, count), make([]int, count)
 	var done sync.WaitGroup
 	began := time.Now()
-	for i, p := range pods {
-		done.Go(func() { failures[i], errs[i] = n.insist(ctx, p) })
+	for i := range pods {
+		done.Go(func() {
+			var c call
+			c, failures[i] = n.insist(ctx, &pods[i])
+			errs[i] = c.err
+		})
 	}
 	done.Wait()
 	took = time.Since(began)
@@ -74,20 +78,22 @@ const (
 )
 
 // insist adds a pod until that succeeds, and says how often it did not.
-func (n *node) insist(ctx context.Context, p pod) (failed int, err error) {
+func (n *node) insist(ctx context.Context, p *pod) (c call, failed int) {
 	for wait := firstPause; ; wait = min(2*wait, lastPause) {
-		c := n.add(ctx, p)
+		c = n.add(ctx, *p)
 		if c.err == nil {
-			return failed, nil
+			return c, failed
 		}
 		failed++
-		if err := n.del(ctx, p).err; err != nil && ctx.Err() == nil {
-			return failed, err
+		if err := n.del(ctx, *p).err; err != nil {
+			c.err = errors.Join(c.err, err)
+			return c, failed
 		}
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return failed, errors.Join(ctx.Err(), c.err)
+			c.err = errors.Join(ctx.Err(), c.err)
+			return c, failed
 		}
 		p.id = n.id()
 	}

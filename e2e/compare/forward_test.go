@@ -40,9 +40,9 @@ func BenchmarkForward(b *testing.B) {
 		for _, n := range p.inTurn(i) {
 			pods := n.make(figures.TripPods()[i])
 			began := time.Now()
-			for _, pod := range pods {
-				_, err := n.insist(b.Context(), pod)
-				check(b, err)
+			for i := range pods {
+				c, _ := n.insist(b.Context(), &pods[i])
+				check(b, c.err)
 			}
 			b.Logf("%s has %d pods after %.1f s", n.machine, len(pods), time.Since(began).Seconds())
 			pingers[n] = newPinger(b, pods[len(pods)/2].ns, peer.Address)

@@ -33,6 +33,7 @@ import (
 
 const (
 	readyBlocks  = 15
+	waitBlocks   = 7
 	pingInterval = 10 * time.Millisecond
 	// lastReply is how long an answer to the last ping may take: losses that are none would be worse.
 	lastReply    = 300 * time.Millisecond
@@ -68,14 +69,30 @@ func BenchmarkReady(b *testing.B) {
 		}
 	}
 	pause(b, settle)
+	measure := func(n *node, side string, pair, block int) {
+		delay := figures.Delays()[pair]
+		ready, failed := k.live(n, delay)
+		record.Times(figures.By(side, figures.ReadyAfter(delay)), block, ready)
+		record.Add(figures.By(side, figures.ReadyFailed(delay)), block, float64(failed))
+	}
 	for block := range readyBlocks {
 		for i, p := range w.pairs {
-			delay := figures.Delays()[i]
 			for _, n := range p.inTurn(block) {
-				ready, failed := k.live(n, delay)
-				record.Times(figures.By(n.side, figures.ReadyAfter(delay)), block, ready)
-				record.Add(figures.By(n.side, figures.ReadyFailed(delay)), block, float64(failed))
+				measure(n, n.side, i, block)
 			}
+		}
+	}
+	// The incumbent's ADD waits for the annotation. Ours does where it is told to.
+	for _, p := range w.pairs {
+		n := p[figures.Ours]
+		check(b, n.Stop())
+		n.Set(map[string]string{"ANNOTATE_POD_IP_WAIT": "1s"})
+		n.start()
+	}
+	pause(b, settle)
+	for block := range waitBlocks {
+		for i, p := range w.pairs {
+			measure(p[figures.Ours], figures.OursWaiting, i, block)
 		}
 	}
 }
@@ -192,8 +209,11 @@ func (k *kubelet) live(n *node, delay int) (ready time.Duration, failed int) {
 	own := prober(k.tb, p.ns)
 	pause(k.tb, time.Duration(delay)*time.Millisecond+beforeADD)
 	began := time.Now()
-	c := n.add(ctx, *p)
+	c, refused := n.insist(ctx, p) // the incumbent refuses a pod that its own watch has not shown yet
 	check(k.tb, c.err)
+	if refused > 0 {
+		k.tb.Logf("%s: ADD of %s failed %d times before", n.machine, p.name, refused)
+	}
 	pinging, stop := context.WithCancel(ctx)
 	out, in := own.Start(pinging, k.peer, pingInterval), k.from.Start(pinging, c.address, pingInterval)
 	k.await(ctx, *p, c.address, out, in)

@@ -12,6 +12,8 @@ import (
 const (
 	Ours      = "ours"
 	Incumbent = "incumbent"
+	// OursWaiting is ours with an ADD that waits for the API server's answer, as the incumbent's does.
+	OursWaiting = "ours, ANNOTATE_POD_IP_WAIT=1s"
 )
 
 // Sides are both.
@@ -149,7 +151,8 @@ func compareReadyRows() (rows []Row) {
 	for _, delay := range Delays() {
 		away := ", API " + itoa(delay) + " ms away"
 		rows = append(rows, beside("ready", "Ping-ready after ADD's exec, annotation on"+away, ReadyAfter(delay), Goal{}))
-		for _, side := range Sides() {
+		rows = append(rows, Row{"ready", "The same: " + OursWaiting + away, By(OursWaiting, ReadyAfter(delay)), Series{}, Goal{}})
+		for _, side := range append(Sides(), OursWaiting) {
 			rows = append(rows, Row{"ready", "Failed pings of a pod" + away + ": " + side, By(side, ReadyFailed(delay)), Series{}, Goal{}})
 		}
 	}
