@@ -14,8 +14,8 @@ const (
 	smallType = "m5.xlarge"
 	// afterChange is how long a pool has to follow: both use an address again after 30 s, the incumbent lets an ENI of a minute's
 	// age go and looks every 30 s.
-	afterChange = 75 * time.Second
-	afterRoll   = 45 * time.Second
+	afterChange = 70 * time.Second
+	afterRoll   = 30 * time.Second
 )
 
 // BenchmarkCalls counts EC2 calls while pods come, go and come again, and over a restart of the daemon.

@@ -30,7 +30,7 @@ func BenchmarkCold(b *testing.B) {
 }
 
 func cold(b *testing.B, record *figures.Recorder, first int) {
-	w := boot(b, shape{pairs: coldPairs, instanceType: coldType})
+	w := boot(b, shape{pairs: coldPairs, first: first, instanceType: coldType})
 	for i, p := range w.pairs {
 		for _, n := range p.inTurn(i) {
 			n.start()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	restarts = 9
+	restarts = 7
 	// tryEvery is how soon the runtime tries a refused ADD again: often against what is measured, seldom enough to leave the
 	// starting daemon the processors.
 	tryEvery = 10 * time.Millisecond

@@ -44,6 +44,7 @@ func (p pair) inTurn(block int) []*node {
 // shape is what a measurement wants.
 type shape struct {
 	pairs        int
+	first        int // of the machines' names: worlds of one run share no names
 	instanceType string
 	settings     map[string]string // of both daemons
 	quick        bool              // EC2's transitions take next to nothing: the measurement is not about them
@@ -60,7 +61,7 @@ func boot(tb testing.TB, s shape) *world {
 	options := netns.Options{Logs: logs, Out: tb.Output(), NodesFirst: true}
 	for i := range s.pairs {
 		for _, side := range figures.Sides() {
-			options.Machines = append(options.Machines, netns.Machine{Name: machineName(side, i), InstanceType: s.instanceType})
+			options.Machines = append(options.Machines, netns.Machine{Name: machineName(side, s.first+i), InstanceType: s.instanceType})
 		}
 	}
 	if s.peer {
@@ -81,7 +82,7 @@ func boot(tb testing.TB, s shape) *world {
 	for i := range s.pairs {
 		p := pair{}
 		for _, side := range figures.Sides() {
-			name := machineName(side, i)
+			name := machineName(side, s.first+i)
 			n := &node{tb: tb, side: side, machine: name, cache: filepath.Join(tb.TempDir(), "cache")}
 			if side == figures.Ours {
 				check(tb, api.CreateNode(tb.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
