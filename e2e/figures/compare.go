@@ -37,12 +37,15 @@ const (
 	ColdBurst    = "cold burst"
 )
 
-// Calls are the EC2 calls of a span, CallsOf those of one action.
-func Calls(span string) Series           { return Series{"EC2 calls, " + span, "calls"} }
+// Calls are the EC2 calls of a span.
+func Calls(span string) Series { return Series{"EC2 calls, " + span, "calls"} }
+
+// CallsOf are those of one action.
 func CallsOf(span, action string) Series { return Series{callsOf(span) + action, "calls"} }
 
 func callsOf(span string) string { return "EC2 calls, " + span + ", of " }
 
+// Series of the comparison that the bench does not have.
 var (
 	End        = Series{"end of a pod", "ms"}
 	Restart    = Series{"restart to first ADD", "ms"}
