@@ -84,7 +84,7 @@ conformance: ## the fake EC2 against the real SDK: every pair of action and erro
 bench: tools build ## measure every figure the README promises, 10 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(STEP) --last "benchmarks, one group after the other" go run ./e2e/cmd/figures $(if $(ONLY),-only '$(ONLY)')
 
-compare: tools build ## this project beside the incumbent on the same fake, 15 minutes (ONLY=group,...: some of them; samples in build/bench)
+compare: tools build ## this project beside the incumbent on the same fake, 17 minutes (ONLY=group,...: some of them; samples in build/bench)
 	@$(ASSETS) && $(INCUMBENT) && $(STEP) --last "comparison, one group after the other" go run ./e2e/cmd/figures -for compare $(if $(ONLY),-only '$(ONLY)')
 
 clean: ## remove build/ (the cached kube-apiserver, etcd and incumbent stay)
