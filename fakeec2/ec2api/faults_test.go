@@ -36,6 +36,7 @@ func TestCheckFault(t *testing.T) {
 	for _, good := range []fault.Rule{
 		{}, {Action: "DescribeInstances"}, {Action: "UnassignPrivateIpAddresses", Resource: e.node.ID}, {Resource: "eni-attach-0123456789abcdef0"},
 		{Resource: "10.0.1.20"}, {Resource: "c6in.32xlarge"}, {Kind: fault.Error, Code: vpc.CodeENIInUse}, {Kind: fault.Error, Code: fault.ThrottleCode},
+		{Kind: fault.Stale, Age: vpc.KeptHistory},
 	} {
 		if err := e.handler.CheckFault(good); err != nil {
 			t.Errorf("%+v: %v", good, err)
@@ -51,6 +52,7 @@ func TestCheckFault(t *testing.T) {
 	for _, bad := range []fault.Rule{
 		{Action: "DescribeInstancez"}, {Action: " DescribeInstances"}, {Action: "RebootInstances"}, {Resource: "eni-12"}, {Resource: "ENI-01234567"},
 		{Resource: "10.0.1"}, {Resource: "m9.huge"}, {Kind: fault.Error, Code: "unauthorizedoperation"}, {Kind: fault.Error, Code: "InvalidNetworkInterfaceId.NotFound"},
+		{Kind: fault.Stale, Age: vpc.KeptHistory + 1},
 	} {
 		if err := e.handler.CheckFault(bad); err == nil {
 			t.Errorf("%+v was taken", bad)

@@ -20,6 +20,9 @@ func (h *Handler) CheckFault(r fault.Rule) error {
 	if r.Kind == fault.Error && r.Code != "" && !slices.Contains(faultCodes[:], r.Code) {
 		return fmt.Errorf("fault %q: code %q: want one of EC2's: %s", r.Name, clip(r.Code), strings.Join(faultCodes[:], ", "))
 	}
+	if r.Age > vpc.KeptHistory {
+		return fmt.Errorf("fault %q: age %v: the world remembers %v", r.Name, r.Age, vpc.KeptHistory)
+	}
 	if r.Resource != "" && !h.mayName(r.Resource) {
 		return fmt.Errorf("fault %q: resource %q: want the id of an instance, ENI, attachment, subnet, VPC or security group (eni- and 8 or 17 hexadecimal digits), an address, a prefix, or an instance type",
 			r.Name, clip(r.Resource))

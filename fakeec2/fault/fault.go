@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Kind says what goes wrong.
@@ -120,6 +122,8 @@ func (r Rule) check() error {
 	switch {
 	case r.Name == "":
 		return fmt.Errorf("name is missing")
+	case strings.ContainsFunc(r.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Errorf("a name is one line without tabs: it is a column of lists")
 	case !slices.Contains(kinds, r.Kind):
 		return fmt.Errorf("kind %q is unknown: want one of %v", r.Kind, kinds)
 	case r.First < 0 || r.Times < 0 || r.Delay < 0 || r.Jitter < 0 || r.Age < 0:

@@ -102,6 +102,7 @@ func TestRulesAreSwitchedAtRunTime(t *testing.T) {
 func TestBadRulesAreRefused(t *testing.T) {
 	bad := []fault.Rule{
 		{Kind: fault.Throttle},
+		{Name: "a\tb", Kind: fault.Throttle},
 		{Name: "r"},
 		{Name: "r", Kind: "explode"},
 		{Name: "r", Kind: fault.Error},

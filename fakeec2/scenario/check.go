@@ -75,6 +75,9 @@ func (s Scenario) checkRates(p *problems) {
 		if b.Size < 0 || b.Refill < 0 {
 			p.want(field+"size", b.Size, "a size and a refill of 0 or more")
 		}
+		if b.Size > 0 && b.Size < 1 {
+			p.want(field+"size", b.Size, "0, which refuses everything, or 1 and more: a request takes a whole token")
+		}
 	}
 	for _, limit := range []struct {
 		name       string

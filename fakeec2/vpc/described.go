@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// keptHistory is how far back a stale read can look. It is more than any view of EC2's lags by default, so that a fault that is
+// KeptHistory is how far back a stale read can look. It is more than any view of EC2's lags by default, so that a fault that is
 // switched on shows what really was.
-const keptHistory = 2 * time.Minute
+const KeptHistory = 2 * time.Minute
 
 // version is what an ENI was from a moment on (nil: gone), and when the describes began to tell.
 type version struct {
@@ -52,7 +52,7 @@ func (v *VPC) addVersion(id string, e *ENI) {
 		v.order.fresh = append(v.order.fresh, id)
 	}
 	old := 0
-	for old+1 < len(h) && h[old+1].at.Before(v.now.Add(-keptHistory)) && !h[old+1].seen.After(v.now) {
+	for old+1 < len(h) && h[old+1].at.Before(v.now.Add(-KeptHistory)) && !h[old+1].seen.After(v.now) {
 		old++
 	}
 	if old > 0 {
@@ -68,7 +68,7 @@ func (v *VPC) bury(id string) {
 	old := 0
 	for _, g := range v.graves {
 		h := v.history[g.id]
-		if !g.at.Before(v.now.Add(-keptHistory)) || h[len(h)-1].seen.After(v.now) {
+		if !g.at.Before(v.now.Add(-KeptHistory)) || h[len(h)-1].seen.After(v.now) {
 			break
 		}
 		delete(v.history, g.id)
@@ -82,7 +82,7 @@ func (v *VPC) bury(id string) {
 }
 
 func (i *instance) depart(id string, now time.Time) {
-	i.left = slices.DeleteFunc(i.left, func(d departure) bool { return d.at.Before(now.Add(-keptHistory)) })
+	i.left = slices.DeleteFunc(i.left, func(d departure) bool { return d.at.Before(now.Add(-KeptHistory)) })
 	i.left = append(i.left, departure{now, id})
 }
 
@@ -98,7 +98,7 @@ func (v *VPC) noteCount(s *subnet) {
 		return
 	}
 	old := 0
-	for old+1 < len(s.counts) && s.counts[old+1].at.Before(v.now.Add(-keptHistory)) && !s.counts[old+1].seen.After(v.now) {
+	for old+1 < len(s.counts) && s.counts[old+1].at.Before(v.now.Add(-KeptHistory)) && !s.counts[old+1].seen.After(v.now) {
 		old++
 	}
 	s.counts = append(slices.Delete(s.counts, 0, old), next)
@@ -113,7 +113,7 @@ type Description struct {
 
 // Described gives the description of now, or of age before. What is older than two minutes is shown as of then.
 func (v *VPC) Described(age time.Duration) Description {
-	return Description{v, min(max(0, age), keptHistory)}
+	return Description{v, min(max(0, age), KeptHistory)}
 }
 
 // tells says whether a version that was made at one time and is seen from another is told.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/vpc-cni/vpc-cni/fakeec2/ec2api"
 	"github.com/vpc-cni/vpc-cni/fakeec2/fault"
 	"github.com/vpc-cni/vpc-cni/fakeec2/scenario"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
@@ -76,7 +77,7 @@ func (v *server) getJournal(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	reply(w, v.ec2.Journal(since))
+	reply(w, append([]ec2api.Entry{}, v.ec2.Journal(since)...)) // none is [], not null
 }
 
 func (v *server) getDrops(w http.ResponseWriter, _ *http.Request) {
@@ -88,7 +89,9 @@ func (v *server) getDrops(w http.ResponseWriter, _ *http.Request) {
 	reply(w, counters)
 }
 
-func (v *server) getFaults(w http.ResponseWriter, _ *http.Request) { reply(w, v.Faults.States()) }
+func (v *server) getFaults(w http.ResponseWriter, _ *http.Request) {
+	reply(w, append([]fault.State{}, v.Faults.States()...))
+}
 
 func (v *server) postFaults(w http.ResponseWriter, r *http.Request) {
 	var change faultChange
@@ -99,7 +102,7 @@ func (v *server) postFaults(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	reply(w, v.Faults.States())
+	reply(w, append([]fault.State{}, v.Faults.States()...))
 }
 
 func (v *server) changeFaults(change faultChange) error {

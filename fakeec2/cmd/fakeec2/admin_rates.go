@@ -82,6 +82,9 @@ func (v *server) checkBuckets(change bucketChange) error {
 		if b.Size < 0 || b.Refill < 0 {
 			wrong = append(wrong, fmt.Errorf("set the bucket of %s: size %v and refill %v: want 0 or more", b.Action, b.Size, b.Refill))
 		}
+		if b.Size > 0 && b.Size < 1 {
+			wrong = append(wrong, fmt.Errorf("set the bucket of %s: size %v: it would never hold a whole token; want 0, which refuses everything, or 1 and more", b.Action, b.Size))
+		}
 	}
 	own := v.Buckets.Own()
 	for _, action := range change.Reset {

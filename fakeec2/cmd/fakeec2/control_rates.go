@@ -20,7 +20,7 @@ func bucketsSwitch(on bool) func(*flag.FlagSet) func() any {
 func bucketsSet(flags *flag.FlagSet) func() any {
 	var b scenario.Bucket
 	flags.StringVar(&b.Action, "action", "", "EC2 action whose bucket it is")
-	flags.Float64Var(&b.Size, "size", 0, "tokens of a full bucket; it is full at first")
+	flags.Float64Var(&b.Size, "size", 0, "tokens of a full bucket, which it is at first; 0 (the default) refuses every request")
 	flags.Float64Var(&b.Refill, "refill", 0, "tokens a second")
 	return func() any { return bucketChange{Set: []scenario.Bucket{b}} }
 }

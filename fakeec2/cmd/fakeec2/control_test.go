@@ -89,8 +89,9 @@ func TestCommandsChangeTheWorld(t *testing.T) {
 		t.Errorf("eni attach printed %q", out)
 	}
 	s.cli("eni assign --address 10.0.1.99 --eni " + eni)
+	s.cli("eni assign --address 10.0.1.100 --eni " + eni)
 	s.cli("eni assign --prefixes 1 --eni " + eni)
-	if out := s.cli("eni unassign --address 10.0.1.99 --eni " + eni); strings.Contains(out, "10.0.1.99") || !strings.Contains(out, "/28") {
+	if out := s.cli(strings.ReplaceAll("eni unassign "+verbs()["eni unassign"].example, "eni-0123456789abcdef0", eni)); strings.Contains(out, "10.0.1.99") || !strings.Contains(out, "/28") {
 		t.Errorf("eni unassign printed %q", out)
 	}
 	s.cli("eni modify --check=false --eni " + eni)
@@ -189,8 +190,14 @@ func TestFaultCommands(t *testing.T) {
 	if out := s.refused("fault add --name x --kind throttle --action DescribeInstancez"); !strings.Contains(out, "DescribeInstances") {
 		t.Errorf("a misspelt action: %s", out)
 	}
+	if out := s.refused("fault add --name x --kind stale --age 3m"); !strings.Contains(out, "the world remembers 2m0s") {
+		t.Errorf("older than the world's memory: %s", out)
+	}
 	if out := s.cli("journal"); !strings.Contains(out, "DescribeSubnets") || !strings.Contains(out, "fault busy") {
 		t.Errorf("journal printed %q", out)
+	}
+	if out := s.cli("journal --since 1 --json"); strings.TrimSpace(out) != "[]" {
+		t.Errorf("as JSON: %q", out)
 	}
 	if out := s.cli("journal --since 1"); out != "" {
 		t.Errorf("journal after the last request printed %q", out)
@@ -242,6 +249,7 @@ func TestBucketCommands(t *testing.T) {
 		"buckets set --action DescribeSubnetz --size 1": "no such action is served",
 		"buckets set --size 1":                          "no such action is served",
 		"buckets set --action DescribeVpcs --size -1":   "want 0 or more",
+		"buckets set --action DescribeVpcs --size 0.5":  "never hold a whole token",
 		"buckets reset --action DescribeVpcs":           "it has none of its own",
 	} {
 		if got := s.refused(line); !strings.Contains(got, want) {

@@ -47,7 +47,7 @@ func verbs() map[string]verb {
 		"eni detach":   {"/enis/detach", "detach an ENI", "--eni eni-0123456789abcdef0 --force", eniDetach, printOutcome},
 		"eni delete":   {"/enis/delete", "delete an ENI", "--eni eni-0123456789abcdef0", eniDelete, printOutcome},
 		"eni assign":   {"/enis/assign", "give an ENI more addresses or prefixes", "--eni eni-0123456789abcdef0 --count 2", eniAssign, printOutcome},
-		"eni unassign": {"/enis/unassign", "take addresses or prefixes from an ENI", "--eni eni-0123456789abcdef0 --address 10.0.1.99 --prefix 10.0.1.32/28", eniUnassign, printOutcome},
+		"eni unassign": {"/enis/unassign", "take addresses, or prefixes, from an ENI", "--eni eni-0123456789abcdef0 --address 10.0.1.99 --address 10.0.1.100", eniUnassign, printOutcome},
 		"eni modify":   {"/enis/modify", "replace an ENI's security groups, or turn its source/destination check off or on", "--eni eni-0123456789abcdef0 --check=false", eniModify, printOutcome},
 	}
 }
