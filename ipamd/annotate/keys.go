@@ -28,6 +28,10 @@ const (
 	formAll   = "all"
 )
 
+// maxKeys is so many that the DEL of a pod in the midst of a renaming, one patch of the old keys and the new ones, stays within
+// the 16 annotations that the shipped admission policy lets the daemon change at once.
+const maxKeys = 8
+
 // keyForm is a key with the form of its value; "" is the key's usual one.
 type keyForm struct{ name, form string }
 
@@ -66,6 +70,9 @@ func Keys(list string) (names, joined []string, err error) {
 		if err := keys.add(item); err != nil {
 			wrong = append(wrong, fmt.Errorf("parse annotation keys: item %d, %q: %w", i+1, item, err))
 		}
+	}
+	if len(keys.names) > maxKeys {
+		wrong = append(wrong, fmt.Errorf("parse annotation keys: %d keys: at most %d", len(keys.names), maxKeys))
 	}
 	if slices.Contains(keys.names, calicoListKey) && !slices.Contains(keys.names, calicoKey) {
 		wrong = append(wrong, fmt.Errorf("parse annotation keys: %q alone: Calico looks only at %s for a pod's address to be there and for its network to have ended: name the preset calico, which writes both", calicoListKey, calicoKey))
@@ -154,6 +161,8 @@ func ownedBy(key string) string {
 		return "reserved for the multi-network standard, whose values are JSON"
 	case prefix == "vpc.amazonaws.com" && key != DefaultKey, under("k8s.amazonaws.com"):
 		return "reserved for Amazon's controllers"
+	case prefix == "vpc-cni.github.io" && key != NeutralKey:
+		return "not the neutral key, which is " + NeutralKey
 	}
 	return ""
 }

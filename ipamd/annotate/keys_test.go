@@ -70,6 +70,8 @@ func TestKeysNamesEveryFault(t *testing.T) {
 		"node.kubernetes.io/ip,x.k8s.io/ip":                              {"item 1", "item 2", "reserved for Kubernetes"},
 		"k8s.v1.cni.cncf.io/network-status":                              {"whose values are JSON"},
 		"vpc.amazonaws.com/pod-eni":                                      {"reserved for Amazon's controllers"},
+		"vpc-cni.github.io/pod-ip":                                       {"not the neutral key, which is vpc-cni.github.io/pod-ips"},
+		"a/1,a/2,a/3,a/4,a/5,a/6,calico,a/7":                             {"9 keys: at most 8"},
 		"example.org/":                                                   {"not an annotation key"},
 		"/ip":                                                            {"not an annotation key"},
 		"example.org/ip,":                                                {`item 2, "": empty`},
