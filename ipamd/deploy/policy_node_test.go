@@ -180,6 +180,28 @@ func TestPolicyCost(t *testing.T) {
 	}
 }
 
+// The server keeps ten owners that update a pod, and folds the oldest into one where the daemon is one more. That is not the
+// daemon's doing.
+func TestPolicyAndAPodOfManyOwners(t *testing.T) {
+	c := installed(t)
+	user, pod := c.account(c.daemonPod(hereNode)), c.pod("p-", hereNode, furnished)
+	for i := range 9 {
+		body := fmt.Appendf(nil, `{"metadata":{%q:{"example.org/l%d":"x"}}}`, []string{"labels", "annotations"}[i%2], i)
+		if err := c.admin.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(merge, body), client.FieldOwner(fmt.Sprint("owner-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(c.read(pod).ManagedFields); got != 10 {
+		t.Fatalf("the pod has %d owners", got)
+	}
+	if err := user.Patch(t.Context(), pod.DeepCopy(), client.RawPatch(merge, []byte(ownKey)), client.FieldOwner("vpc-cni")); err != nil {
+		t.Error(err)
+	}
+	if got := len(c.read(pod).ManagedFields); got != 10 {
+		t.Errorf("the pod has %d owners: the server has folded none", got)
+	}
+}
+
 // rest sends a bare request.
 func (u *user) rest(ctx context.Context, verb, path string) error {
 	u.t.Helper()

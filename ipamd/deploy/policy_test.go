@@ -39,6 +39,7 @@ func refusals() []change {
 	const (
 		fields = "nothing of a pod but annotations"
 		meta   = "nothing of a pod's metadata but annotations"
+		owners = "who owns which field"
 		keys   = "neither current nor retired"
 		values = "hold addresses, or nothing"
 	)
@@ -54,10 +55,16 @@ func refusals() []change {
 		{"no finalizers", merge, `{"metadata":{"finalizers":null}}`, meta},
 		{"owner", merge, `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"n","uid":"u"}]}}`, meta},
 		{"label beside the own key", merge, `{"metadata":{"labels":{"a":"b"},"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1"}}}`, meta},
+		{"who owns which field", merge, `{"metadata":{"managedFields":[{}]}}`, owners},
+		{"who owns which field, beside the own key", merge, `{"metadata":{"managedFields":[{}],"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1"}}}`, owners},
+		{"who owns which field, by JSON patch", jsonPatch, `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`, owners},
+		{"one owner's name", jsonPatch, `[{"op":"replace","path":"/metadata/managedFields/0/manager","value":"somebody"}]`, owners},
+		{"one owner's fields", jsonPatch, `[{"op":"remove","path":"/metadata/managedFields/0/fieldsV1/f:spec"}]`, owners},
 		{"label by server-side apply", apply, `{"labels":{"a":"b"}}}`, meta},
 		{"new key", merge, `{"metadata":{"annotations":{"example.org/new":"10.0.0.1"}}}`, keys},
 		{"new key by JSON patch", jsonPatch, `[{"op":"add","path":"/metadata/annotations/example.org~1new","value":"10.0.0.1"}]`, keys},
 		{"new key by server-side apply", apply, `{"annotations":{"example.org/new":"10.0.0.1"}}}`, keys},
+		{"own key in another case", merge, `{"metadata":{"annotations":{"VPC.amazonaws.com/pod-ips":"10.0.0.1"}}}`, keys},
 		{"other key", merge, `{"metadata":{"annotations":{"example.org/ip":"10.0.0.1"}}}`, keys},
 		{"other key removed", merge, `{"metadata":{"annotations":{"example.org/ip":null}}}`, keys},
 		{"other key beside the own", merge, `{"metadata":{"annotations":{"vpc.amazonaws.com/pod-ips":"10.0.0.1","example.org/ip":""}}}`, keys},
