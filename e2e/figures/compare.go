@@ -79,8 +79,8 @@ func compareGroups() []Group {
 		{"cold", at, "BenchmarkCold", "110 ADDs at once on a node on which the daemon has just begun to serve, `WARM_ENI_TARGET=1`, m5.4xlarge (29 addresses on each of 8 ENIs), the fake's lags at their defaults; a failed ADD is tried again after a second, then two, four, eight, ten, as a kubelet's"},
 		{"calls", at, "BenchmarkCalls", "from the fake's journal, by the credentials of the caller; `WARM_ENI_TARGET=1`, m5.xlarge (14 addresses on each of 4 ENIs), all other settings at their defaults; 70 s after each change of the number of pods, 30 s after the daemon's restart with 30 pods"},
 		{"idle", at, "BenchmarkIdle", "30 pods on the node, `WARM_ENI_TARGET=1`, settled; memory from smaps_rollup; CPU of the daemon and its children over the same minute on both nodes"},
-		{"forward", at, "BenchmarkForward", "an echo from the pod in the middle of the node's pods to another machine: veth, node, ENI, fabric with source checks, and back; six nodes stand at once, each pod was made by the plugin"},
-		{"ready", at, "BenchmarkReady", "a pod at a time under a default-deny policy agent that reads the annotation; whatever a node says to the API server passes a TCP proxy that delays; pings every 10 ms from ADD's result on"},
+		{"forward", at, "BenchmarkForward", "an echo from the pod in the middle of the node's pods to another machine: veth, node, ENI, fabric with source checks, and back; six nodes stand at once, each pod was made by the plugin; the pools hold their addresses before (`MINIMUM_IP_TARGET`)"},
+		{"ready", at, "BenchmarkReady", "a pod at a time under a default-deny policy agent that reads the annotation; whatever a node says to the API server passes a TCP proxy that delays; pings every 10 ms from ADD's result on; `ANNOTATE_POD_IP` is on"},
 	}
 }
 
