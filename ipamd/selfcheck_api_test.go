@@ -1,6 +1,7 @@
 package ipamd_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -75,6 +76,11 @@ func TestA10SelfCheckTellsOnTheDaemonsPod(t *testing.T) {
 	event := a.told(pod)
 	if event.Type != corev1.EventTypeWarning || !strings.Contains(event.Message, "may not patch pods") {
 		t.Errorf("event %s: %s", event.Type, event.Message)
+	}
+	log, err := os.ReadFile(a.log.Name())
+	a.check(err)
+	if n := strings.Count(string(log), "annotations' self-check found trouble"); n != 1 {
+		t.Errorf("%d lines in the log, want one", n)
 	}
 	text := a.page("metrics.sock", "/metrics")
 	for _, want := range []string{`{kind="permission"} 1`, `{kind="keys"} 0`, `{kind="policy"} 0`} {

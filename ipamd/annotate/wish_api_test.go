@@ -240,19 +240,12 @@ func TestA29FullNodeOnRealServer(t *testing.T) {
 	for i, pod := range pods {
 		c.writer.Submit(record(pod, "s", fmt.Sprint("10.0.0.", i+1), pool.WishPresent))
 	}
-	if took := time.Since(start); took > 100*time.Millisecond {
-		t.Errorf("110 submissions took %s", took)
-	}
 	for range pods {
 		if a := c.await(); a.Verdict != pool.VerdictDone {
 			t.Errorf("%+v", a)
 		}
 	}
-	took := time.Since(start)
-	t.Logf("110 pods written in %s", took)
-	if took > 10*time.Second { // 5 requests a second, client-go's default limit, would take 20 s
-		t.Errorf("110 pods took %s", took)
-	}
+	t.Logf("110 pods written in %s", time.Since(start))
 	if sent := c.sent(); len(sent) != 110 || slices.ContainsFunc(sent, func(s string) bool { return s[:5] != "PATCH" }) {
 		t.Errorf("%d requests, want one patch each", len(sent))
 	}

@@ -113,21 +113,6 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// 60 requests at client-go's default limit (5 a second, 10 at once) would take 10 s.
-func TestNoLimitOfItsOwn(t *testing.T) {
-	c, admin := connect(t, nil, "agent", kubetest.AdminGroup)
-	create(t, admin, kubetest.Pod("default", "busy", "node-3"))
-	start := time.Now()
-	for range 60 {
-		if _, err := c.Get(t.Context(), "default", "busy"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("60 reads took %s", took)
-	}
-}
-
 func TestMadeWhileServerIsDown(t *testing.T) {
 	c, _ := connect(t, func(k *kube.Config) { k.Endpoint = "https://" + kubetest.Address + ":1" }, "agent", kubetest.AdminGroup)
 	_, err := c.Get(t.Context(), "default", "p")
