@@ -72,6 +72,9 @@ func (s Scenario) checkRates(p *problems) {
 		if b.Action == "" {
 			p.want(field+"action", b.Action, "the name of an action")
 		}
+		if slices.ContainsFunc(s.Buckets[:i], func(other Bucket) bool { return other.Action == b.Action }) {
+			p.want(field+"action", b.Action, "one bucket for each action")
+		}
 		if b.Size < 0 || b.Refill < 0 {
 			p.want(field+"size", b.Size, "a size and a refill of 0 or more")
 		}
@@ -286,6 +289,17 @@ func (s Scenario) CheckFaults(check func(Fault) error) error {
 	var p problems
 	for i, f := range s.Faults {
 		p.refused(fmt.Sprintf("faults[%d]", i), check(f))
+	}
+	return locate(p.err(), s.lines)
+}
+
+// CheckBuckets refuses a bucket of an action that the server does not serve: nothing would ever be throttled by it.
+func (s Scenario) CheckBuckets(actions []string) error {
+	var p problems
+	for i, b := range s.Buckets {
+		if !slices.Contains(actions, b.Action) {
+			p.want(fmt.Sprintf("buckets[%d].action", i), b.Action, "one of "+strings.Join(actions, ", "))
+		}
 	}
 	return locate(p.err(), s.lines)
 }

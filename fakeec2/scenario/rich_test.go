@@ -98,6 +98,7 @@ func TestMistakesHaveLines(t *testing.T) {
 		{"[main, peer]", "[main, pear]", `peerings[0].between[1]: "pear": want the name of a VPC (line 22)`},
 		{"cards: [2, 1]", "enis: 5, cards: [2, 1]", "types[0].enis: 5: want what the cards take together, 3 (line 9)"},
 		{"size: 1,", "size: -1,", "buckets[0].size: -1: want a size and a refill of 0 or more (line 5)"},
+		{"refill: 0.5}]", "refill: 0.5}, {action: CreateTags}]", `buckets[1].action: "CreateTags": want one bucket for each action`},
 		{"size: 1,", "size: 0.5,", "buckets[0].size: 0.5: want 0, which refuses everything, or 1 and more"},
 		{"mixedLists: true", "authFailureStatus: 200", "inferred.authFailureStatus: 200: want 400 to 599 (line 7)"},
 		{"enis: 100", "unpagedENIs: -1", "limits.unpagedENIs: -1: want 0 to "},

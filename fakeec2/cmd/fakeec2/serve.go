@@ -147,7 +147,8 @@ func build(s settings, log *slog.Logger) (*server, error) {
 	}
 	metadata := imds.New(world.Model, imds.Options{Log: log})
 	ec2 := ec2api.New(endpointOf(parsed, world, metadata, log))
-	if err := parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }); err != nil {
+	err = errors.Join(parsed.CheckFaults(func(f scenario.Fault) error { return ec2.CheckFault(f.Rule()) }), parsed.CheckBuckets(ec2.Actions()))
+	if err != nil {
 		return fail(err)
 	}
 	return &server{World: world, log: log, dir: s.dir, ec2: ec2, metadata: metadata, lags: world.Model.Lags()}, nil

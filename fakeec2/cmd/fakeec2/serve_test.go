@@ -325,6 +325,8 @@ func TestUnusableScenarioIsToldWithFileAndField(t *testing.T) {
 		"name":         {"name: node,", "name: ../../x,", `: nodes[0].name: "../../x": want`},
 		"line":         {"services:", "\tservices:", ": yaml: line 3: found character"},
 		"fault action": {"services:", "faults: [{name: f, kind: throttle, action: DescribeInstancez}]\nservices:", `: faults[0]: fault "f": action "DescribeInstancez": want one of `},
+		"bucket":       {"services:", "buckets: [{action: Nope, size: 1}]\nservices:", `: buckets[0].action: "Nope": want one of Assign`},
+		"stale fault":  {"services:", "faults: [{name: f, kind: stale, age: 3m}]\nservices:", `: faults[0]: fault "f": age 3m0s: the world remembers 2m0s`},
 		"fault code":   {"services:", "faults: [{name: f, kind: error, code: Nope}]\nservices:", `: faults[0]: fault "f": code "Nope"`},
 	} {
 		dir, file := t.TempDir(), filepath.Join(t.TempDir(), "world.yaml")
