@@ -28,7 +28,7 @@ import (
 	"github.com/vpc-cni/vpc-cni/ipamd/store"
 )
 
-// stateFile holds the allocations. The incumbent's ipam.json beside it is never touched.
+// stateFile holds the allocations. The incumbent's ipam.json beside it is read where there is none, and never written.
 const stateFile = "state.json"
 
 // daemon is every part, made but not running.
@@ -134,6 +134,7 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 		Store: recovery{
 			Store:      store.New(o.Around.fileSystem(), filepath.Join(settings.StateDir, stateFile)),
 			results:    store.Results{Dir: settings.CacheDir, Network: install.NetworkName},
+			incumbent:  store.NewIncumbent(o.Around.fileSystem(), settings.IncumbentState),
 			vethPrefix: settings.VethPrefix, bootID: bootID, log: log.With("part", "store"),
 		},
 		Annotator: d.annotation.annotator(),

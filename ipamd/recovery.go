@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"regexp"
+	"slices"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/api"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
@@ -25,12 +27,14 @@ import (
 type recovery struct {
 	*store.Store
 	results    store.Results
+	incumbent  store.Incumbent
 	vethPrefix string
 	bootID     string
 	log        *slog.Logger
 }
 
 // Load implements reconcile.Store. What it makes again is not done: the first report of the kernel has to show each route.
+// Where the incumbent ran before, its own file speaks for the pods that it connected.
 func (r recovery) Load() (pool.Snapshot, bool, error) {
 	snapshot, found, err := r.Store.Load()
 	if found {
@@ -40,8 +44,10 @@ func (r recovery) Load() (pool.Snapshot, bool, error) {
 	if unlisted != nil || len(links) == 0 { // no pod runs: the node was booted, or is new
 		return pool.Snapshot{}, false, errors.Join(err, unlisted)
 	}
-	if err == nil {
-		err = fmt.Errorf("state file %s is missing, and %d pods run: they keep their addresses, which are seen in the kernel", r.Path(), len(links))
+	inherited, unread := r.inherited(links)
+	err = errors.Join(err, unread)
+	if unexplained := len(links) - len(inherited); err == nil && unexplained > 0 {
+		err = fmt.Errorf("state file %s is missing, and %d pods run: they keep their addresses, which are seen in the kernel", r.Path(), unexplained)
 	}
 	known, unread := r.results.Assignments(func(a pool.Assignment) bool { // not an earlier boot's, nor with another pod's address
 		mac := links[hostVeth(r.vethPrefix, a.Key, a.Pod)]
@@ -50,9 +56,37 @@ func (r recovery) Load() (pool.Snapshot, bool, error) {
 	if unread != nil {
 		r.log.Warn("runtime's results not all readable", "folder", r.results.Dir, "err", unread)
 	}
-	snapshot = pool.Snapshot{BootID: r.bootID, Assignments: known}
-	r.log.Warn("state made again from the kernel and the runtime's results", "pods", len(links), "found", len(snapshot.Assignments), "folder", r.results.Dir)
+	snapshot = pool.Snapshot{BootID: r.bootID, Assignments: append(inherited, known...)}
+	if len(inherited) > 0 {
+		r.log.Info("pods of the node's earlier CNI are taken over", "pods", len(inherited), "file", r.incumbent.Path())
+	}
+	if len(links) > len(inherited) {
+		r.log.Warn("state made again from the kernel and the runtime's results", "pods", len(links)-len(inherited), "found", len(known), "folder", r.results.Dir)
+	}
 	return snapshot, true, err
+}
+
+// inherited gives what the incumbent's file says of pods whose veth stands as the incumbent made it: an entry without it is a
+// pod's that has ended. Pods that the file does not know, or no file, keep their addresses by their routes in the kernel.
+func (r recovery) inherited(links map[string]net.HardwareAddr) ([]pool.Assignment, error) {
+	strange := slices.ContainsFunc(slices.Collect(maps.Values(links)), func(mac net.HardwareAddr) bool { return !built(mac) })
+	if !strange {
+		return nil, nil // then nothing hangs on the file, whatever is in it
+	}
+	listed, err := r.incumbent.Assignments()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(listed, func(a pool.Assignment) bool {
+		mac, stands := links[hostVeth(r.vethPrefix, a.Key, a.Pod)]
+		return !stands || built(mac)
+	}), nil
+}
+
+// built tells whether a veth with this MAC is this project's plugin's.
+func built(mac net.HardwareAddr) bool {
+	_, ours := api.BuiltFor(mac)
+	return ours
 }
 
 // podLinks gives the links that look like the host's end of a pod's veth: each one's MAC, which tells whose address it was

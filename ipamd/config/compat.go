@@ -38,7 +38,6 @@ func compatibility() []foreign {
 		{"DISABLE_LEAKED_ENI_CLEANUP", nil, "only ENIs tagged as this instance's own are ever deleted"},
 		{"MANAGE_UNTAGGED_ENI", nil, "secondary ENIs without this instance's tag are always left alone"},
 		{"AWS_VPC_K8S_CNI_LOG_FILE", []string{"/host/var/log/aws-routed-eni/ipamd.log", "stderr"}, "the daemon logs to standard error"},
-		{"AWS_VPC_K8S_CNI_BACKING_STORE", []string{"/var/run/aws-node/ipam.json"}, "set `VPC_CNI_STATE_DIR`"},
 		{"AWS_VPC_K8S_CNI_RANDOMIZESNAT", []string{"prng"}, "source ports are always fully random"},
 		{"AWS_VPC_K8S_CNI_CONNMARK", []string{"0x80", "128"}, "the mark is fixed"},
 		{"ENABLE_IPv4", spelledTrue, "IPv4 is always on"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -115,6 +116,21 @@ func (s *Settings) readForeign(given map[string]string) []Problem {
 	return problems
 }
 
+// healthSocket is the name that the incumbent's probes know.
+const healthSocket = "ipamd.sock"
+
+// HealthSocket gives the path of the socket on which a daemon of this environment answers, whatever else is wrong with its
+// settings.
+func HealthSocket(environment []string) (string, error) {
+	given := parse(environment)
+	var only []string
+	for _, name := range []string{"VPC_CNI_SOCKET", "VPC_CNI_HEALTH_SOCKET"} {
+		only = append(only, name+"="+given[name])
+	}
+	s, err := Load(only, func(string) ([]string, []string, error) { return nil, nil, nil })
+	return s.HealthSocket, err
+}
+
 // finish fills what depends on several settings and checks them against each other.
 func (s *Settings) finish() []Problem {
 	if s.PodMTU == 0 {
@@ -122,6 +138,12 @@ func (s *Settings) finish() []Problem {
 	}
 	if s.PodMTU > s.ENIMTU {
 		s.Notes = append(s.Notes, "POD_MTU is above AWS_VPC_ENI_MTU: large packets will be fragmented or refused by the node")
+	}
+	if s.HealthSocket == "" {
+		s.HealthSocket = filepath.Join(filepath.Dir(s.Socket), healthSocket)
+	}
+	if s.HealthSocket == s.Socket {
+		return []Problem{{Setting: "VPC_CNI_HEALTH_SOCKET", Value: s.HealthSocket, Accepts: "another path than VPC_CNI_SOCKET's"}}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.ENITags)) {
 		if strings.Contains(key, "k8s.amazonaws.com") {

@@ -29,6 +29,7 @@ func TestAnEmptyEnvironmentGivesTheDefaults(t *testing.T) {
 		AnnotateKeys: []string{"vpc.amazonaws.com/pod-ips"},
 		ENITags:      map[string]string{},
 		Socket:       "/var/run/aws-node/cni.sock", StateDir: "/var/run/aws-node",
+		IncumbentState: "/var/run/aws-node/ipam.json", HealthSocket: "/var/run/aws-node/ipamd.sock",
 		ConfDir: "/host/etc/cni/net.d", BinDir: "/host/opt/cni/bin", CacheDir: "/host/var/lib/cni",
 		LogLevel: slog.LevelDebug, LogFormat: "json",
 		PluginLogFile: "/var/log/aws-routed-eni/plugin.log", PluginLogLevel: "DEBUG",

@@ -44,9 +44,13 @@ type Settings struct {
 	// Files and sockets.
 	Socket   string // where the plugin reaches the daemon
 	StateDir string // the allocations
-	ConfDir  string // where the runtime looks for CNI configurations
-	BinDir   string // where the runtime looks for plugins
-	CacheDir string // where the runtime keeps plugins' results
+	// IncumbentState is the incumbent's file of allocations, read where StateDir has none yet.
+	IncumbentState string
+	// HealthSocket is where gRPC health checks are answered; ipamd.sock beside Socket unless set.
+	HealthSocket string
+	ConfDir      string // where the runtime looks for CNI configurations
+	BinDir       string // where the runtime looks for plugins
+	CacheDir     string // where the runtime keeps plugins' results
 
 	// Logs and what is served.
 	LogLevel             slog.Level

@@ -48,6 +48,9 @@ func (k *kernel) observe(present []presentLink, want State) (State, error) {
 	for _, r := range routes {
 		s.addRoute(k.foundRoute(r))
 	}
+	if s.Inherited, err = k.inherited(present); err != nil {
+		return State{}, err
+	}
 	if s.NFT, err = k.observeTable(); err != nil {
 		return State{}, err
 	}

@@ -129,7 +129,7 @@ func (k *kernel) addPodRoute(p pool.PodRoute) error {
 	return err
 }
 
-// alive adds to the routed pods those whose veth stands without a route.
+// alive adds to the routed pods those whose veth stands without a route, and those that the incumbent connected.
 func alive(found State) []pool.PodRoute {
 	pods := append([]pool.PodRoute(nil), found.Pods...)
 	routed := make(map[netip.Addr]bool, len(pods))
@@ -140,6 +140,12 @@ func alive(found State) []pool.PodRoute {
 		if !routed[v.Addr] {
 			routed[v.Addr] = true
 			pods = append(pods, pool.PodRoute{Addr: v.Addr, Link: v.Name})
+		}
+	}
+	for _, p := range found.Inherited {
+		if !routed[p.Addr] {
+			routed[p.Addr] = true
+			pods = append(pods, p)
 		}
 	}
 	return pods

@@ -18,6 +18,7 @@ type State struct {
 	Routes     []Route         // by table, then destination; without the pods' table
 	Pods       []pool.PodRoute // found: all; wanted: those that are put back where they are missing (the plugin writes them)
 	Veths      []Veth          // found only, and not in the text
+	Inherited  []pool.PodRoute // found only, and not in the text: pods that the incumbent connected
 	NFT        *Table          // nil: there is none
 }
 
