@@ -78,9 +78,11 @@ func (a *annotated) runningOnes(n int) []*pod {
 // statusText is what `ipamd status` says.
 func (a *annotated) statusText() string {
 	a.t.Helper()
-	text, err := ipamd.StatusText(a.t.Context(), "unix:"+filepath.Join(a.dir, "introspection.sock"))
+	page, err := ipamd.AskStatus(a.t.Context(), "unix:"+filepath.Join(a.dir, "ipamd.sock"))
 	a.check(err)
-	return text
+	var text strings.Builder
+	a.check(page.Write(&text))
+	return text.String()
 }
 
 // says waits for a line of `ipamd status`.

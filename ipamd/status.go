@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/vpc-cni/vpc-cni/ipamd/annotate"
 	"github.com/vpc-cni/vpc-cni/ipamd/introspect"
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
@@ -16,9 +14,6 @@ import (
 const (
 	// scrapeTimeout bounds the question behind the gauges: the loop answers in microseconds unless it is not running.
 	scrapeTimeout = 2 * time.Second
-	// relisten is the pace of attempts to serve introspection or metrics where the port is taken; pods do not depend on
-	// either.
-	relisten = 10 * time.Second
 )
 
 // figures computes the gauges from the loop's state.
@@ -82,7 +77,9 @@ func count(view pool.View, maxENI int) introspect.Figures {
 
 // statusPage is /v1/status.
 type statusPage struct {
+	At time.Time // by the daemon's clock
 	reconcile.Status
+	Targets     targets
 	LockError   string `json:",omitempty"` // why there is no lock file
 	Annotations annotationPage
 	Warnings    []string // what is wrong on the node that the daemon cannot put right
@@ -106,7 +103,7 @@ func (d *daemon) statusPage(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := statusPage{Status: status, LockError: d.lock.problem(), Annotations: annotationPage{
+	page := statusPage{At: time.Now(), Targets: targetsOf(d.settings), Status: status, LockError: d.lock.problem(), Annotations: annotationPage{
 		On: d.settings.AnnotatePodIP, Keys: d.settings.AnnotateKeys, Joined: d.settings.AnnotateAll, Owned: len(status.Pool.Records),
 		Pending: d.annotation.pending(),
 	}}
@@ -155,45 +152,6 @@ func (d *daemon) eniPage(ctx context.Context) (any, error) {
 		page.ENIs[eni.ID] = entry
 	}
 	return page, nil
-}
-
-// serveHTTP adds introspection and metrics to the group, unless they are turned off.
-func (d *daemon) serveHTTP(ctx context.Context, group *errgroup.Group) {
-	if !d.settings.DisableIntrospection {
-		pages := introspect.Pages(map[string]introspect.Page{
-			"/v1/enis":               d.eniPage,
-			"/v1/status":             d.statusPage,
-			"/v1/ipamd-env-settings": func(context.Context) (any, error) { return d.settings.Given, nil },
-		})
-		group.Go(func() error {
-			return d.keepServing(ctx, "INTROSPECTION_BIND_ADDRESS", func(ctx context.Context) error {
-				return introspect.Around(d.around).Serve(ctx, d.settings.IntrospectionAddress, pages)
-			})
-		})
-	}
-	if !d.settings.DisableMetrics {
-		group.Go(func() error {
-			return d.keepServing(ctx, "VPC_CNI_METRICS_BIND_ADDRESS", func(ctx context.Context) error {
-				return introspect.Around(d.around).Serve(ctx, d.settings.MetricsAddress, d.metrics.Handler())
-			})
-		})
-	}
-}
-
-// keepServing serves until ctx ends. A port that is taken is logged with the setting that moves it, and tried again.
-func (d *daemon) keepServing(ctx context.Context, setting string, serve func(context.Context) error) error {
-	for {
-		err := serve(ctx)
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		d.log.Error("not served, trying again", "setting", setting, "err", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(relisten):
-		}
-	}
 }
 
 // announce says once when pods can start, and warns of annotations of an earlier life that nobody can remove.

@@ -69,6 +69,10 @@ func write(w http.ResponseWriter, status int, content any) {
 // Serve answers at address (host:port or unix:/path) until ctx ends, then lets requests under way finish. It returns nil
 // after that, else why it could not listen or serve.
 func (a Around) Serve(ctx context.Context, address string, handler http.Handler) error {
+	return a.serve(ctx, address, &http.Server{Handler: handler})
+}
+
+func (a Around) serve(ctx context.Context, address string, server *http.Server) error {
 	var listener net.Listener
 	err := a.do("http listen", func() (err error) {
 		listener, err = listen(ctx, address)
@@ -77,7 +81,7 @@ func (a Around) Serve(ctx context.Context, address string, handler http.Handler)
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", address, err)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
+	server.ReadHeaderTimeout = headerTimeout
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	select {

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/vpc-cni/vpc-cni/ipamd/pool"
@@ -15,6 +16,10 @@ type Status struct {
 	Waiting  []WaitingADD
 	Errors   LastErrors
 	Pool     pool.View
+	// NoAddress says why a pod that comes now would have to wait; "" where an address is free.
+	NoAddress string `json:",omitempty"`
+	// NextWake is when time alone may change what is planned.
+	NextWake time.Time `json:",omitzero"`
 }
 
 // WaitingADD is an ADD that has no address yet.
@@ -56,12 +61,17 @@ func (l *Loop) LastErrors(ctx context.Context) (LastErrors, error) {
 }
 
 func (l *Loop) status() Status {
+	now := l.cfg.Clock()
 	s := Status{
 		Ready:    l.pool.Settled(),
 		Observed: l.cloud.observed,
 		Errors:   l.errors,
-		Pool:     l.pool.View(l.cfg.Clock()),
+		Pool:     l.pool.View(now),
 	}
+	if !slices.ContainsFunc(s.Pool.Addresses, func(a pool.AddressView) bool { return a.Condition == pool.Free }) {
+		s.NoAddress = l.pool.Why(now)
+	}
+	s.NextWake, _ = l.pool.NextWake(now)
 	for _, work := range []struct {
 		kind string
 		busy bool

@@ -1,0 +1,216 @@
+package eksnode_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vpc-cni/vpc-cni/e2e/cluster/netns"
+)
+
+// What a node's own daemon reads and leaves there.
+const (
+	incumbentFile = "/var/run/aws-node/ipam.json"
+	enisPage      = "http://127.0.0.1:61679/v1/enis"
+	newConflist   = "/etc/cni/net.d/10-aws.conflist"
+)
+
+// TestTakeover has this project's daemon and plugin go on where the incumbent was stopped: pods that run keep their addresses
+// and their network, others get other addresses, and a DEL by the new plugin gives an old pod's address back.
+func TestTakeover(t *testing.T) {
+	w := boot(t, "t3.small")
+	n := w.node(0, map[string]string{"WARM_ENI_TARGET": "0", "WARM_IP_TARGET": "2"})
+	n.start()
+	old := n.addMany(5) // more than the primary ENI holds
+	check(t, n.Stop())
+	left, err := n.Output(t.Context(), "cat", incumbentFile)
+	check(t, err)
+	t.Logf("the incumbent leaves:\n%s", left)
+
+	d := n.replace()
+	n.holds(old...)
+	w.reachable(n, old)
+	young := n.connect()
+	distinct(t, append([]*pod{young}, old...))
+	w.reachable(n, append([]*pod{young}, old...))
+
+	d.end()
+	n.replace() // from its own file now
+	n.holds(append([]*pod{young}, old...)...)
+	n.disconnect(old[0])
+	n.holds(append([]*pod{young}, old[1:]...)...)
+	w.reachable(n, append([]*pod{young}, old[1:]...))
+	if again, err := n.Output(t.Context(), "cat", incumbentFile); err != nil || again != left {
+		t.Errorf("the incumbent's file is not what it left: %v\n%s", err, again)
+	}
+}
+
+func (w *world) reachable(n *node, pods []*pod) {
+	w.t.Helper()
+	outside, public := w.outside()
+	for _, p := range pods {
+		if !w.answers(n.Network(), p.addr) {
+			w.t.Errorf("%s does not answer its own node", p.addr)
+		}
+		if got := w.seenAs(p.Network(), outside, public); !got.IsValid() {
+			w.t.Errorf("%s does not reach the internet", p.addr)
+		}
+	}
+}
+
+// program is one of this project's, to be started on a node, which does not see its file: by its descriptor.
+func (n *node) program(name string) *exec.Cmd {
+	n.w.t.Helper()
+	file, err := os.Open(filepath.Join(os.Getenv(netns.BinVar), name))
+	check(n.w.t, err)
+	n.w.t.Cleanup(func() { _ = file.Close() }) // read only
+	cmd := exec.Command("/proc/self/fd/3")
+	cmd.ExtraFiles = []*os.File{file}
+	return cmd
+}
+
+// successor is this project's daemon on a node.
+type successor struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// replace starts it with the incumbent's settings and waits until it serves pods.
+func (n *node) replace() *successor {
+	t := n.w.t
+	t.Helper()
+	ec2, _ := n.w.EC2()
+	cmd := n.program("ipamd")
+	cmd.Env = []string{
+		"AWS_ENDPOINT_URL_EC2=" + ec2, "AWS_REGION=eu-central-1", "MY_NODE_NAME=" + n.Name(), "WARM_IP_TARGET=2", "WARM_ENI_TARGET=0",
+		"HOST_CNI_CONFDIR_PATH=/etc/cni/net.d", "HOST_CNI_BIN_PATH=/opt/cni/bin", "HOST_CNI_CACHE_PATH=/var/lib/cni", "VPC_CNI_LOG_FORMAT=text",
+	}
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	ctx, stop := context.WithCancel(context.Background())
+	s := &successor{stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		_ = n.Exec(ctx, cmd) // it is killed at the end
+	}()
+	t.Cleanup(func() {
+		s.end()
+		if t.Failed() {
+			t.Logf("log of the daemon:\n%s", log.String())
+		}
+	})
+	n.w.eventually("conflist of the new daemon", func() error {
+		text, err := n.Output(t.Context(), "cat", newConflist)
+		if err == nil && !strings.Contains(text, "cni.sock") {
+			err = fmt.Errorf("it is still\n%s", text)
+		}
+		return err
+	})
+	n.w.eventually("health check of the DaemonSet's probe", func() error { return n.Probe(t.Context()) })
+	return s
+}
+
+func (s *successor) end() {
+	s.stop()
+	<-s.ended
+}
+
+// holds waits until the daemon has these pods, and no other, on their addresses.
+func (n *node) holds(pods ...*pod) {
+	n.w.t.Helper()
+	want := map[string]string{}
+	for _, p := range pods {
+		want[p.addr.String()] = p.ID
+	}
+	n.w.eventually("addresses in use", func() error {
+		var page struct {
+			ENIs map[string]struct {
+				Addresses []struct {
+					Addr       string
+					Condition  string
+					Assignment *struct{ Key struct{ Sandbox string } }
+				}
+			}
+		}
+		if err := json.Unmarshal(n.get(enisPage), &page); err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, eni := range page.ENIs {
+			for _, a := range eni.Addresses {
+				if a.Assignment != nil {
+					got[a.Addr] = a.Assignment.Key.Sandbox
+				}
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("held %v, want %v", got, want)
+		}
+		return nil
+	})
+}
+
+// connect adds a new pod with this project's plugin.
+func (n *node) connect() *pod {
+	n.w.t.Helper()
+	p := n.sandbox()
+	var result struct {
+		IPs []struct{ Address netip.Prefix }
+	}
+	n.w.eventually("ADD of "+p.Name, func() error {
+		out, err := p.plugin("ADD")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(out, &result)
+	})
+	p.addr = result.IPs[0].Address.Addr()
+	return p
+}
+
+func (n *node) disconnect(p *pod) {
+	n.w.t.Helper()
+	_, err := p.plugin("DEL")
+	check(n.w.t, err)
+}
+
+// plugin runs this project's plugin for a pod, with the configuration that its daemon has written.
+func (p *pod) plugin(command string) ([]byte, error) {
+	n := p.node
+	ctx, cancel := context.WithTimeout(n.w.t.Context(), time.Minute)
+	defer cancel()
+	text, err := n.Output(ctx, "cat", newConflist)
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		CNIVersion, Name string
+		Plugins          []map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		return nil, err
+	}
+	conf := list.Plugins[0]
+	conf["cniVersion"], conf["name"] = list.CNIVersion, list.Name
+	stdin, err := json.Marshal(conf)
+	if err != nil {
+		return nil, err
+	}
+	cmd := n.program("aws-cni")
+	cmd.Env, cmd.Stdin = append(p.Env(command), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"), bytes.NewReader(stdin)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := n.Exec(ctx, cmd); err != nil {
+		return nil, errors.Join(err, fmt.Errorf("%s%s", out.String(), errs.String()))
+	}
+	return out.Bytes(), nil
+}
