@@ -45,6 +45,8 @@ type daemon struct {
 	metrics    *introspect.Metrics
 	figures    *figures
 	lock       *nodeLock
+	began      time.Time     // of Run
+	running    time.Time     // when the loop began
 	listening  chan struct{} // closed when plugins can connect
 	takenTold  time.Time     // last event about an address that is still named
 }
@@ -57,7 +59,7 @@ func Run(ctx context.Context, settings config.Settings, log *slog.Logger) error 
 
 // Run is the function Run with options.
 func (o Options) Run(ctx context.Context) error {
-	settings, log := o.Settings, o.Log
+	settings, log, began := o.Settings, o.Log, time.Now()
 	for _, note := range settings.Notes {
 		log.Info("remark on settings", "note", note)
 	}
@@ -78,7 +80,7 @@ func (o Options) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.lock, d.figures.lock = held, held
+	d.lock, d.figures.lock, d.began = held, held, began
 	return d.run(ctx)
 }
 
@@ -93,6 +95,7 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
 	d.metrics = introspect.NewMetrics(registry, d.figures.read)
 	d.metrics.Repairable(hostnet.Kinds()...)
+	d.metrics.Built(buildVersion())
 
 	bootID, err := readBootID()
 	if err != nil {
@@ -164,7 +167,7 @@ func (d *daemon) serveWith(answers *answers) {
 
 // called is told of every call of the cloud.
 func (d *daemon) called(call cloud.Call) {
-	d.metrics.Called(introspect.Call{Service: call.Service, Action: call.Action, Took: call.Took, Code: call.Code, Failed: call.Err != nil})
+	d.metrics.Called(introspect.Call{Service: call.Service, Action: call.Action, Took: call.Took, Status: call.Status, Code: call.Code, Failed: call.Err != nil})
 	if call.Err != nil {
 		d.log.Debug("call failed", "service", call.Service, "action", call.Action, "took", call.Took, "err", call.Err)
 	}
@@ -211,6 +214,7 @@ func counted(metrics *introspect.Metrics) reconcile.Seam {
 // run starts everything and waits. At the end the plugin's server goes first, while the loop can still save what open
 // transactions have to say; then everything else.
 func (d *daemon) run(ctx context.Context) error {
+	d.running = time.Now()
 	group, work := errgroup.WithContext(context.WithoutCancel(ctx))
 	work, stop := context.WithCancel(work)
 	defer stop()

@@ -2,6 +2,9 @@ package ipamd
 
 import (
 	"context"
+	"net/netip"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +36,9 @@ func (f *figures) read() (introspect.Figures, bool) {
 	}
 	figures := count(status.Pool, f.maxENI)
 	figures.Waiting = len(status.Waiting)
+	for _, kind := range reconcile.Kinds() {
+		figures.InProgress[kind] = slices.Contains(status.Busy, kind)
+	}
 	figures.AnnotationsOwned = len(status.Pool.Records)
 	figures.NamedElsewhere = status.Pool.TookClearing + status.Pool.TookClaimed
 	f.annotation.show(&figures)
@@ -50,7 +56,7 @@ func count(view pool.View, maxENI int) introspect.Figures {
 	figures := introspect.Figures{
 		MaxENIs:        limits.ENIs,
 		MaxIPs:         limits.ENIs * max(0, limits.AddressesPerENI-1), // each ENI's primary address is not for pods
-		AssignedPerENI: map[string]int{},
+		AssignedPerENI: map[string]int{}, AssignedPerCIDR: map[string]int{}, InProgress: map[string]bool{},
 	}
 	for _, eni := range view.ENIs {
 		if eni.State != pool.Available {
@@ -59,14 +65,17 @@ func count(view pool.View, maxENI int) introspect.Figures {
 		}
 	}
 	for _, address := range view.Addresses {
+		cidr := netip.PrefixFrom(address.Addr, address.Addr.BitLen()).String()
 		if address.ENI != "" {
 			figures.IPs++
+			figures.AssignedPerCIDR[cidr] = 0
 		}
 		switch address.Condition {
 		case pool.InUse, pool.Occupied:
 			figures.AssignedIPs++
 			if address.ENI != "" {
 				figures.AssignedPerENI[address.ENI]++
+				figures.AssignedPerCIDR[cidr]++
 			}
 		case pool.Resting:
 			figures.Cooling++
@@ -123,43 +132,13 @@ func (d *daemon) statusPage(ctx context.Context) (any, error) {
 	return page, nil
 }
 
-// eniPage is /v1/enis; its first three names are the incumbent's.
-type eniPage struct {
-	TotalIPs    int
-	AssignedIPs int
-	ENIs        map[string]eniEntry
-}
-
-type eniEntry struct {
-	pool.ENIView
-	Addresses []pool.AddressView
-}
-
-func (d *daemon) eniPage(ctx context.Context) (any, error) {
-	status, err := d.loop.Status(ctx)
-	if err != nil {
-		return nil, err
-	}
-	figures := count(status.Pool, d.settings.MaxENI)
-	page := eniPage{TotalIPs: figures.IPs, AssignedIPs: figures.AssignedIPs, ENIs: map[string]eniEntry{}}
-	for _, eni := range status.Pool.ENIs {
-		entry := eniEntry{ENIView: eni}
-		for _, address := range status.Pool.Addresses {
-			if address.ENI == eni.ID {
-				entry.Addresses = append(entry.Addresses, address)
-			}
-		}
-		page.ENIs[eni.ID] = entry
-	}
-	return page, nil
-}
-
 // announce says once when pods can start, and warns of annotations of an earlier life that nobody can remove.
 func (d *daemon) announce(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-d.loop.Ready():
+		d.metrics.Started(introspect.Start{Node: time.Since(d.running), All: time.Since(d.began), APIServer: d.annotation.writer != nil})
 	}
 	status, err := d.loop.Status(ctx)
 	if err != nil {
@@ -173,4 +152,13 @@ func (d *daemon) announce(ctx context.Context) error {
 			"advice", "run in a pod with a service account, or set KUBECONFIG")
 	}
 	return nil
+}
+
+// buildVersion is the version of this program, as the go command knows it: "(devel)" where it was told none.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	return info.Main.Version
 }

@@ -24,17 +24,19 @@ func TestCount(t *testing.T) {
 			{ENI: pool.ENI{ID: "eni-c", State: pool.Available}},
 		},
 		Addresses: []pool.AddressView{
-			{ENI: "eni-a", Condition: pool.InUse},
-			{ENI: "eni-a", Condition: pool.Occupied},
-			{ENI: "eni-a", Condition: pool.Free},
-			{ENI: "eni-b", Condition: pool.Resting},
+			{Addr: netip.MustParseAddr("10.0.0.5"), ENI: "eni-a", Condition: pool.InUse},
+			{Addr: netip.MustParseAddr("10.0.0.6"), ENI: "eni-a", Condition: pool.Occupied},
+			{Addr: netip.MustParseAddr("10.0.0.7"), ENI: "eni-a", Condition: pool.Free},
+			{Addr: netip.MustParseAddr("10.0.0.8"), ENI: "eni-b", Condition: pool.Resting},
 			{Condition: pool.InUse}, // a pod whose address EC2 took away
 			{Condition: pool.Forgotten},
 		},
 	}
 	want := introspect.Figures{
 		ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 4, AssignedIPs: 3, Cooling: 1,
-		AssignedPerENI: map[string]int{"eni-a": 2, "eni-b": 0},
+		AssignedPerENI:  map[string]int{"eni-a": 2, "eni-b": 0},
+		AssignedPerCIDR: map[string]int{"10.0.0.5/32": 1, "10.0.0.6/32": 1, "10.0.0.7/32": 0, "10.0.0.8/32": 0},
+		InProgress:      map[string]bool{},
 	}
 	if diff := cmp.Diff(want, count(view, -1)); diff != "" {
 		t.Errorf("figures (-want +got):\n%s", diff)

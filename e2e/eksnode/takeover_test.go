@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 // What a node's own daemon reads and leaves there.
 const (
 	incumbentFile = "/var/run/aws-node/ipam.json"
+	metricsPage   = "http://127.0.0.1:61678/metrics"
 	enisPage      = "http://127.0.0.1:61679/v1/enis"
 	newConflist   = "/etc/cni/net.d/10-aws.conflist"
 )
@@ -31,6 +33,7 @@ func TestTakeover(t *testing.T) {
 	n := w.node(0, map[string]string{"WARM_ENI_TARGET": "0", "WARM_IP_TARGET": "2"})
 	n.start()
 	old := n.addMany(5) // more than the primary ENI holds
+	theirs := series(string(n.get(metricsPage)))
 	check(t, n.Stop())
 	left, err := n.Output(t.Context(), "cat", incumbentFile)
 	check(t, err)
@@ -43,6 +46,8 @@ func TestTakeover(t *testing.T) {
 	distinct(t, append([]*pod{young}, old...))
 	w.reachable(n, append([]*pod{young}, old...))
 
+	sameMetrics(t, theirs, series(string(n.get(metricsPage))))
+
 	d.end()
 	n.replace() // from its own file now
 	n.holds(append([]*pod{young}, old...)...)
@@ -52,6 +57,65 @@ func TestTakeover(t *testing.T) {
 	if again, err := n.Output(t.Context(), "cat", incumbentFile); err != nil || again != left {
 		t.Errorf("the incumbent's file is not what it left: %v\n%s", err, again)
 	}
+}
+
+// absent are metrics of the incumbent's that this project's daemon has not, and why.
+var absent = map[string]string{
+	"awscni_force_removed_enis":  "an ENI with pods is never removed",
+	"awscni_force_removed_ips":   "an address with a pod is never removed",
+	"awscni_total_ipv4_prefixes": "there is no prefix delegation yet",
+}
+
+// sameMetrics fails for what a dashboard of the incumbent's would miss: a name, its type, or the names of its labels.
+func sameMetrics(t *testing.T, theirs, ours map[string]string) {
+	t.Helper()
+	shared := 0
+	for name, want := range theirs {
+		got, ok := ours[name]
+		switch {
+		case !strings.HasPrefix(name, "awscni_"): // of the Go runtime, the process
+		case absent[name] != "" && ok:
+			t.Errorf("%s is there: it is no longer absent", name)
+		case absent[name] != "":
+		case got != want:
+			t.Errorf("%s is %q, the incumbent's %q", name, got, want)
+		default:
+			shared++
+		}
+	}
+	t.Logf("%d metrics have the incumbent's names, types and labels", shared)
+	if shared == 0 {
+		t.Error("nothing was compared")
+	}
+}
+
+// series gives each metric's type and labels. Bounds of buckets and quantiles are left out.
+func series(text string) map[string]string {
+	kinds, found := map[string]string{}, map[string]string{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if declared, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, kind, _ := strings.Cut(declared, " ")
+			kinds[name] = kind
+			continue
+		}
+		line, _, _ = strings.Cut(line, " ") // no label of these has one
+		name, labels, _ := strings.Cut(line, "{")
+		for _, suffix := range []string{"_sum", "_count", "_bucket"} {
+			if base := strings.TrimSuffix(name, suffix); kinds[name] == "" && kinds[base] != "" {
+				name = base
+			}
+		}
+		var names []string
+		for label := range strings.SplitSeq(strings.TrimSuffix(labels, "}"), ",") {
+			if label, _, ok := strings.Cut(label, "="); ok && label != "le" && label != "quantile" {
+				names = append(names, label)
+			}
+		}
+		slices.Sort(names)
+		found[name] = kinds[name] + " " + strings.Join(names, ",")
+	}
+	return found
 }
 
 func (w *world) reachable(n *node, pods []*pod) {
@@ -132,31 +196,36 @@ func (n *node) holds(pods ...*pod) {
 		want[p.addr.String()] = p.ID
 	}
 	n.w.eventually("addresses in use", func() error {
-		var page struct {
-			ENIs map[string]struct {
-				Addresses []struct {
-					Addr       string
-					Condition  string
-					Assignment *struct{ Key struct{ Sandbox string } }
-				}
-			}
-		}
-		if err := json.Unmarshal(n.get(enisPage), &page); err != nil {
-			return err
-		}
-		got := map[string]string{}
-		for _, eni := range page.ENIs {
-			for _, a := range eni.Addresses {
-				if a.Assignment != nil {
-					got[a.Addr] = a.Assignment.Key.Sandbox
-				}
-			}
-		}
+		got := n.sandboxes()
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("held %v, want %v", got, want)
 		}
 		return nil
 	})
+}
+
+// sandboxes reads who has which address from the page that both daemons have, in the incumbent's form.
+func (n *node) sandboxes() map[string]string {
+	n.w.t.Helper()
+	var cards map[string]struct {
+		ENIs map[string]struct {
+			AvailableIPv4Cidrs map[string]struct {
+				IPAddresses map[string]struct {
+					IPAMKey struct{ ContainerID string }
+				}
+			}
+		}
+	}
+	check(n.w.t, json.Unmarshal(n.get(enisPage), &cards))
+	found := map[string]string{}
+	for _, eni := range cards["0"].ENIs {
+		for _, cidr := range eni.AvailableIPv4Cidrs {
+			for addr, a := range cidr.IPAddresses {
+				found[addr] = a.IPAMKey.ContainerID
+			}
+		}
+	}
+	return found
 }
 
 // connect adds a new pod with this project's plugin.

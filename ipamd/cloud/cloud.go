@@ -8,9 +8,11 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
@@ -65,6 +67,7 @@ type Call struct {
 	Service string // "ec2" or "imds"
 	Action  string // EC2's action, or the metadata path
 	Took    time.Duration
+	Status  int    // HTTP's; 0 where there was no answer
 	Code    string // EC2's error code; "" on success or where there was no answer
 	Err     error  // nil on success
 }
@@ -162,7 +165,7 @@ func call[Out any](ctx context.Context, c *Cloud, action string,
 		out, err = do(ctx)
 		return err
 	})
-	done := Call{Service: "ec2", Action: action, Took: time.Since(start)}
+	done := Call{Service: "ec2", Action: action, Took: time.Since(start), Status: statusOf(err)}
 	if err == nil {
 		c.options.OnCall(done)
 		return out, nil
@@ -171,4 +174,16 @@ func call[Out any](ctx context.Context, c *Cloud, action string,
 	done.Code, done.Err = failed.Code, failed
 	c.options.OnCall(done)
 	return nil, failed
+}
+
+// statusOf is the HTTP status of the answer, which the SDK's errors know; 0 where there was none.
+func statusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	var answer httpStatus
+	if errors.As(err, &answer) {
+		return answer.HTTPStatusCode()
+	}
+	return 0
 }

@@ -136,7 +136,7 @@ func (c *Cloud) metadata(ctx context.Context, path string) (string, error) {
 // ended tells the hook of a metadata request and gives its error the planner's form. The name of the hook's action leaves
 // the MAC out, so that metrics stay few.
 func (c *Cloud) ended(path string, start time.Time, err error) error {
-	done := Call{Service: "imds", Action: lastPart(path), Took: time.Since(start)}
+	done := Call{Service: "imds", Action: lastPart(path), Took: time.Since(start), Status: statusOf(err)}
 	if err == nil {
 		c.options.OnCall(done)
 		return nil

@@ -131,7 +131,8 @@ func TestServeNamesTheAddressThatIsTaken(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AnnotationsOwned: 2, AnnotationsPending: 1,
+	figures := Figures{ENIs: 2, MaxENIs: 4, MaxIPs: 56, IPs: 28, AssignedIPs: 3, AssignedPerENI: map[string]int{"eni-1": 3}, AssignedPerCIDR: map[string]int{"10.0.0.5/32": 1},
+		InProgress: map[string]bool{"cloud": true, "save": false}, AnnotationsOwned: 2, AnnotationsPending: 1,
 		OldestAnnotation: 1500 * time.Millisecond, AnnotationsOverdue: 4, PassLeft: 53, NamedElsewhere: 6, AnnotationTrouble: map[string]bool{"keys": true}, StateTrouble: map[string]bool{"save": true, "load": false}}
 	known := true
 	registry := prometheus.NewPedanticRegistry()
@@ -140,6 +141,9 @@ func TestMetrics(t *testing.T) {
 	m.Added(time.Second, true)
 	m.Deleted("del")
 	m.Reconciled("cloud", "ok")
+	m.Reconciled("host", "error")
+	m.Built("v1.2.3")
+	m.Started(Start{All: time.Second, Node: time.Millisecond})
 	m.Called(Call{Service: "ec2", Action: "AttachNetworkInterface", Took: 20 * time.Millisecond, Code: "AttachmentLimitExceeded", Failed: true})
 	m.Called(Call{Service: "ec2", Action: "DescribeSubnets", Took: time.Millisecond})
 	m.Called(Call{Service: "imds", Action: "mac", Took: time.Millisecond, Failed: true})
@@ -169,6 +173,29 @@ awscni_aws_api_error_count{api="mac",error="none"} 1
 # HELP awscni_ec2api_error_count failed EC2 calls by action
 # TYPE awscni_ec2api_error_count counter
 awscni_ec2api_error_count{fn="AttachNetworkInterface"} 1
+# HELP awscni_assigned_ip_per_cidr addresses that pods hold, by the block that EC2 gave (each address, /32)
+# TYPE awscni_assigned_ip_per_cidr gauge
+awscni_assigned_ip_per_cidr{cidr="10.0.0.5/32"} 1
+# HELP awscni_aws_utils_error_count failed metadata calls by what was asked for and error code; none: no answer
+# TYPE awscni_aws_utils_error_count counter
+awscni_aws_utils_error_count{error="none",fn="mac"} 1
+# HELP awscni_connmark_backend what keeps the marks of connections: nftables, always
+# TYPE awscni_connmark_backend gauge
+awscni_connmark_backend{backend="nftables"} 1
+# HELP awscni_connmark_reconcile_total readings and repairs of the kernel, of which the marks are a part, by result (success, error)
+# TYPE awscni_connmark_reconcile_total counter
+awscni_connmark_reconcile_total{result="error"} 1
+awscni_connmark_reconcile_total{result="success"} 0
+# HELP awscni_ipamd_action_inprogress 1 while an effect of the loop runs, by kind: cloud, host, save
+# TYPE awscni_ipamd_action_inprogress gauge
+awscni_ipamd_action_inprogress{fn="cloud"} 1
+awscni_ipamd_action_inprogress{fn="save"} 0
+# HELP awscni_ipamd_error_count failed effects of the loop by kind (cloud, host, save, annotate)
+# TYPE awscni_ipamd_error_count counter
+awscni_ipamd_error_count{fn="annotate"} 0
+awscni_ipamd_error_count{fn="cloud"} 0
+awscni_ipamd_error_count{fn="host"} 1
+awscni_ipamd_error_count{fn="save"} 0
 # HELP awscni_no_available_ip_addresses pods that got no address in time
 # TYPE awscni_no_available_ip_addresses counter
 awscni_no_available_ip_addresses 1
@@ -195,7 +222,8 @@ vpccni_annotations_pending 1
 vpccni_state_trouble{kind="load"} 0
 vpccni_state_trouble{kind="save"} 1
 `
-	names := []string{"awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending",
+	names := []string{"awscni_assigned_ip_per_cidr", "awscni_aws_utils_error_count", "awscni_connmark_backend", "awscni_connmark_reconcile_total",
+		"awscni_ipamd_action_inprogress", "awscni_ipamd_error_count", "awscni_add_ip_req_count", "awscni_assigned_ip_per_eni", "awscni_aws_api_error_count", "awscni_ec2api_error_count", "awscni_no_available_ip_addresses", "vpccni_annotations_owned", "vpccni_annotations_pending",
 		"vpccni_addresses_named_elsewhere_total", "vpccni_annotations_oldest_pending_seconds", "vpccni_annotations_overdue", "vpccni_annotations_pass_left", "vpccni_state_trouble"}
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
 		t.Error(err)

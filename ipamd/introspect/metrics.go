@@ -2,6 +2,8 @@ package introspect
 
 import (
 	"net/http"
+	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,9 +13,11 @@ import (
 // Figures are what the gauges show, read when Prometheus asks.
 type Figures struct {
 	ENIs, MaxENIs, MaxIPs int
-	IPs, AssignedIPs      int            // secondary addresses on the ENIs; those of them that pods hold
-	AssignedPerENI        map[string]int // by ENI id
-	Cooling, Waiting      int            // addresses that may not be used again yet; pods that wait for an address
+	IPs, AssignedIPs      int             // secondary addresses on the ENIs; those of them that pods hold
+	AssignedPerENI        map[string]int  // by ENI id
+	AssignedPerCIDR       map[string]int  // by what EC2 gave: an address, as a prefix
+	InProgress            map[string]bool // by kind of effect
+	Cooling, Waiting      int             // addresses that may not be used again yet; pods that wait for an address
 	AnnotationsOwned      int
 	AnnotationsPending    int
 	AnnotationsOverdue    int             // clears that are not done after ten minutes
@@ -31,6 +35,9 @@ type Metrics struct {
 	addRequests, noAddress                                     prometheus.Counter
 	delRequests, ec2Requests, ec2Errors, apiErrors, reconciles *prometheus.CounterVec
 	annotationRequests, kernelRepairs                          *prometheus.CounterVec
+	ipamdErrors, awsUtilsErrors, connmarks                     *prometheus.CounterVec
+	startup, nodeInit                                          *prometheus.HistogramVec
+	connmarkBackend, build                                     *prometheus.GaugeVec
 	apiLatency                                                 *prometheus.SummaryVec
 	annotationLatency                                          *prometheus.HistogramVec
 	addSeconds, annotationWritten, annotationVisible           prometheus.Histogram
@@ -60,9 +67,37 @@ func NewMetrics(registry *prometheus.Registry, figures func() (f Figures, ok boo
 		annotationVisible: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: annotationVisible.name, Help: annotationVisible.help, Buckets: requestBuckets()}),
 	}
+	m.likeIncumbent()
+	registry.MustRegister(m.ipamdErrors, m.awsUtilsErrors, m.connmarks, m.startup, m.nodeInit, m.connmarkBackend, m.build)
 	registry.MustRegister(m.addRequests, m.noAddress, m.delRequests, m.ec2Requests, m.ec2Errors, m.apiErrors, m.reconciles,
 		m.annotationRequests, m.kernelRepairs, m.apiLatency, m.annotationLatency, m.addSeconds, m.annotationWritten, m.annotationVisible, gauges{figures})
 	return m
+}
+
+// likeIncumbent makes what there is because dashboards of the incumbent ask for it. What may never happen is there from the
+// start, as 0.
+func (m *Metrics) likeIncumbent() {
+	m.ipamdErrors = prometheus.NewCounterVec(counterOpts(ipamdErrorCount), ipamdErrorCount.labels)
+	m.awsUtilsErrors = prometheus.NewCounterVec(counterOpts(awsUtilsErrors), awsUtilsErrors.labels)
+	m.connmarks = prometheus.NewCounterVec(counterOpts(connmarkCount), connmarkCount.labels)
+	for _, result := range []string{"success", "error"} {
+		m.connmarks.WithLabelValues(result)
+	}
+	for _, kind := range []string{"cloud", "host", "save", "annotate"} {
+		m.ipamdErrors.WithLabelValues(kind)
+	}
+	for _, reason := range []string{"del", "pending", "abort", "gc", "evidence"} {
+		m.delRequests.WithLabelValues(reason)
+	}
+	histogram := func(of metric) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: of.name, Help: of.help, Buckets: prometheus.DefBuckets}, of.labels)
+	}
+	m.startup, m.nodeInit = histogram(startupSeconds), histogram(nodeInitSeconds)
+	gauge := func(of metric) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: of.name, Help: of.help}, of.labels)
+	}
+	m.connmarkBackend, m.build = gauge(connmarkBackend), gauge(buildInfo)
+	m.connmarkBackend.WithLabelValues("nftables").Set(1)
 }
 
 // requestBuckets reach from 1 ms (an answer from memory) to 65 s (the longest wait of an ADD is 60 s).
@@ -92,7 +127,32 @@ func (m *Metrics) Added(took time.Duration, noAddress bool) {
 func (m *Metrics) Deleted(reason string) { m.delRequests.WithLabelValues(reason).Inc() }
 
 // Reconciled counts an effect of the loop by kind ("cloud", "host", "save") and result ("ok", "error").
-func (m *Metrics) Reconciled(kind, result string) { m.reconciles.WithLabelValues(kind, result).Inc() }
+func (m *Metrics) Reconciled(kind, result string) {
+	m.reconciles.WithLabelValues(kind, result).Inc()
+	connmark := "success"
+	if result != "ok" {
+		connmark = "error"
+		m.ipamdErrors.WithLabelValues(kind).Inc()
+	}
+	if kind == "host" {
+		m.connmarks.WithLabelValues(connmark).Inc()
+	}
+}
+
+// Built says which version this is.
+func (m *Metrics) Built(version string) { m.build.WithLabelValues(runtime.Version(), version).Set(1) }
+
+// Start is how long it took until pods could start: in all, and the part of it for which EC2 and the kernel were read.
+type Start struct {
+	All, Node time.Duration
+	APIServer bool // there is a way to the API server
+}
+
+// Started observes a start.
+func (m *Metrics) Started(s Start) {
+	m.startup.WithLabelValues("", "true", strconv.FormatBool(s.APIServer)).Observe(s.All.Seconds())
+	m.nodeInit.WithLabelValues("true").Observe(s.Node.Seconds())
+}
 
 // Repairable names the kinds that Repaired will speak of, so that each is there, as 0, before its first repair: an alarm on
 // growth would miss a counter that begins with 1.
@@ -109,6 +169,7 @@ func (m *Metrics) Repaired(kind string) { m.kernelRepairs.WithLabelValues(kind).
 type Call struct {
 	Service, Action string // "ec2" or "imds"; EC2's action or the metadata's leaf
 	Took            time.Duration
+	Status          int    // HTTP's; 0 where there was no answer
 	Code            string // EC2's error code; "" on success or where there was no answer
 	Failed          bool
 }
@@ -123,8 +184,11 @@ func (m *Metrics) Called(c Call) {
 		}
 		m.apiErrors.WithLabelValues(c.Action, c.Code).Inc()
 	}
-	m.apiLatency.WithLabelValues(c.Action, failed, c.Code).Observe(c.Took.Seconds() * 1000)
+	m.apiLatency.WithLabelValues(c.Action, failed, strconv.Itoa(c.Status)).Observe(c.Took.Seconds() * 1000)
 	if c.Service != "ec2" {
+		if c.Failed {
+			m.awsUtilsErrors.WithLabelValues(c.Action, c.Code).Inc()
+		}
 		return
 	}
 	m.ec2Requests.WithLabelValues(c.Action).Inc()

@@ -21,13 +21,22 @@ var (
 	totalIPs        = metric{"awscni_total_ip_addresses", "gauge", nil, "secondary addresses on the node's ENIs"}
 	assignedIPs     = metric{"awscni_assigned_ip_addresses", "gauge", nil, "addresses that pods hold"}
 	assignedPerENI  = metric{"awscni_assigned_ip_per_eni", "gauge", []string{"eni"}, "addresses that pods hold, by ENI"}
+	assignedPerCIDR = metric{"awscni_assigned_ip_per_cidr", "gauge", []string{"cidr"}, "addresses that pods hold, by the block that EC2 gave (each address, /32)"}
+	inProgress      = metric{"awscni_ipamd_action_inprogress", "gauge", []string{"fn"}, "1 while an effect of the loop runs, by kind: cloud, host, save"}
+	ipamdErrorCount = metric{"awscni_ipamd_error_count", "counter", []string{"fn"}, "failed effects of the loop by kind (cloud, host, save, annotate)"}
+	awsUtilsErrors  = metric{"awscni_aws_utils_error_count", "counter", []string{"fn", "error"}, "failed metadata calls by what was asked for and error code; none: no answer"}
+	startupSeconds  = metric{"awscni_ipamd_startup_duration_seconds", "histogram", []string{"failure_reason", "success", "with_api_server"}, "seconds from the daemon's start to the moment when pods can start; with_api_server: there is a way to the API server (no start waits for it)"}
+	nodeInitSeconds = metric{"awscni_ipamd_node_initialization_duration_seconds", "histogram", []string{"success"}, "the part of it in which EC2 and the kernel are read and put right"}
+	connmarkBackend = metric{"awscni_connmark_backend", "gauge", []string{"backend"}, "what keeps the marks of connections: nftables, always"}
+	connmarkCount   = metric{"awscni_connmark_reconcile_total", "counter", []string{"result"}, "readings and repairs of the kernel, of which the marks are a part, by result (success, error)"}
+	buildInfo       = metric{"awscni_build_info", "gauge", []string{"goversion", "version"}, "1, by the daemon's version and that of Go"}
 	noAvailableIPs  = metric{"awscni_no_available_ip_addresses", "counter", nil, "pods that got no address in time"}
 	addIPReqCount   = metric{"awscni_add_ip_req_count", "counter", nil, "requests for an address"}
 	delIPReqCount   = metric{"awscni_del_ip_req_count", "counter", []string{"reason"}, "addresses given back, by reason: del, pending (left while the daemon was down), abort (the plugin went away), gc, evidence (no word from the runtime, but the pod's route and veth were gone)"}
 	reconcileCount  = metric{"awscni_reconcile_count", "counter", []string{"fn", "result"}, "effects of the loop by kind (cloud, host, save, annotate) and result (ok, error)"}
 	ec2ReqCount     = metric{"awscni_ec2api_req_count", "counter", []string{"fn"}, "EC2 calls by action"}
 	ec2ErrorCount   = metric{"awscni_ec2api_error_count", "counter", []string{"fn"}, "failed EC2 calls by action"}
-	apiLatency      = metric{"awscni_aws_api_latency_ms", "summary", []string{"api", "error", "status"}, "milliseconds of EC2 and metadata calls; status is the error code"}
+	apiLatency      = metric{"awscni_aws_api_latency_ms", "summary", []string{"api", "error", "status"}, "milliseconds of EC2 and metadata calls; status is HTTP's, 0 without an answer"}
 	apiErrorCount   = metric{"awscni_aws_api_error_count", "counter", []string{"api", "error"}, "failed EC2 and metadata calls by error code; none: no answer"}
 	coolingIPs      = metric{"vpccni_cooling_ip_addresses", "gauge", nil, "released addresses that may not be used again yet"}
 	waitingPods     = metric{"vpccni_waiting_pods", "gauge", nil, "pods that wait for an address"}
@@ -51,6 +60,7 @@ var (
 func metrics() []metric {
 	return []metric{
 		eniAllocated, eniMax, ipMax, totalIPs, assignedIPs, assignedPerENI, noAvailableIPs, addIPReqCount, delIPReqCount, kernelRepairs,
+		assignedPerCIDR, inProgress, ipamdErrorCount, awsUtilsErrors, startupSeconds, nodeInitSeconds, connmarkBackend, connmarkCount, buildInfo,
 		reconcileCount, ec2ReqCount, ec2ErrorCount, apiLatency, apiErrorCount, coolingIPs, waitingPods, addSeconds,
 		annotateOwned, annotatePending, annotateOldest, annotateOverdue, annotatePass, namedElsewhere, annotateTrouble, stateTrouble,
 		annotationRequests, annotationSeconds, annotationWritten, annotationVisible,
@@ -75,7 +85,7 @@ func (m metric) desc() *prometheus.Desc { return prometheus.NewDesc(m.name, m.he
 // Describe implements prometheus.Collector.
 func (g gauges) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range metrics() {
-		if m.kind == "gauge" || m.name == namedElsewhere.name {
+		if m.kind == "gauge" && m.name != connmarkBackend.name && m.name != buildInfo.name || m.name == namedElsewhere.name {
 			out <- m.desc()
 		}
 	}
@@ -98,6 +108,12 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	for eni, n := range f.AssignedPerENI {
 		show(assignedPerENI, n, eni)
 	}
+	for cidr, n := range f.AssignedPerCIDR {
+		show(assignedPerCIDR, n, cidr)
+	}
+	for kind, runs := range f.InProgress {
+		show(inProgress, number(runs), kind)
+	}
 	show(coolingIPs, f.Cooling)
 	show(waitingPods, f.Waiting)
 	show(annotateOwned, f.AnnotationsOwned)
@@ -117,4 +133,11 @@ func (g gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	trouble(annotateTrouble, f.AnnotationTrouble)
 	trouble(stateTrouble, f.StateTrouble)
+}
+
+func number(on bool) int {
+	if on {
+		return 1
+	}
+	return 0
 }

@@ -60,6 +60,9 @@ func (l *Loop) LastErrors(ctx context.Context) (LastErrors, error) {
 	return last, err
 }
 
+// Kinds are the kinds of effects that Status.Busy can have.
+func Kinds() []string { return []string{KindCloud, KindHost, KindSave} }
+
 func (l *Loop) status() Status {
 	now := l.cfg.Clock()
 	s := Status{

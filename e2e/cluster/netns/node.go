@@ -267,7 +267,7 @@ func (n *node) awaitServing(ctx context.Context) error {
 // addresses asks the daemon's introspection how many addresses it can use or uses; 0 while it does not answer. Those that
 // EC2 has assigned and the kernel does not hold yet are not among them.
 func (n *node) addresses(ctx context.Context, client *http.Client) (usable int) {
-	var page struct {
+	var cards map[string]struct {
 		ENIs map[string]struct {
 			Reported  bool
 			Addresses []struct{ Condition string }
@@ -282,10 +282,10 @@ func (n *node) addresses(ctx context.Context, client *http.Client) (usable int) 
 		return 0
 	}
 	defer func() { _ = response.Body.Close() }() // read only
-	if json.NewDecoder(response.Body).Decode(&page) != nil {
+	if json.NewDecoder(response.Body).Decode(&cards) != nil {
 		return 0
 	}
-	for _, eni := range page.ENIs {
+	for _, eni := range cards["0"].ENIs {
 		for _, address := range eni.Addresses {
 			if eni.Reported && address.Condition != "coming" {
 				usable++
