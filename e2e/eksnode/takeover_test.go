@@ -46,6 +46,8 @@ func TestTakeover(t *testing.T) {
 	distinct(t, append([]*pod{young}, old...))
 	w.reachable(n, append([]*pod{young}, old...))
 
+	n.tells([]string{"status"}, "ready", "WARM_IP_TARGET=2", "eni-", old[0].Name, old[4].Name, young.Name)
+	n.tells([]string{"explain", "-o", "json"}, `"Reason": "the targets are met"`)
 	sameMetrics(t, theirs, series(string(n.get(metricsPage))))
 
 	d.end()
@@ -54,9 +56,52 @@ func TestTakeover(t *testing.T) {
 	n.disconnect(old[0])
 	n.holds(append([]*pod{young}, old[1:]...)...)
 	w.reachable(n, append([]*pod{young}, old[1:]...))
+	n.refill(old[0], append([]*pod{young}, old[1:]...))
 	if again, err := n.Output(t.Context(), "cat", incumbentFile); err != nil || again != left {
 		t.Errorf("the incumbent's file is not what it left: %v\n%s", err, again)
 	}
+}
+
+// refill connects pods until the node is full, one of them on the address of a pod that the incumbent had connected: what that
+// one left in the kernel must not be in the way.
+func (n *node) refill(gone *pod, present []*pod) {
+	t := n.w.t
+	t.Helper()
+	const room = 9 // of a t3.small: 3 ENIs with 3 addresses for pods
+	all, again := present, false
+	for len(all) < room {
+		p := n.connect()
+		again = again || p.addr == gone.addr
+		all = append(all, p)
+	}
+	distinct(t, all)
+	if !again {
+		t.Errorf("nobody got %s", gone.addr)
+	}
+	n.w.reachable(n, all)
+	n.holds(all...)
+}
+
+// tells waits until the daemon's program says all of this on the node.
+func (n *node) tells(args []string, want ...string) {
+	n.w.t.Helper()
+	n.w.eventually(fmt.Sprintf("ipamd %v", args), func() error {
+		cmd := n.program("ipamd")
+		cmd.Args = append(cmd.Args, args...)
+		cmd.Env = []string{"WARM_IP_TARGET=2"}
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		if err := n.Exec(n.w.t.Context(), cmd); err != nil {
+			return fmt.Errorf("%w: %s", err, errs.String())
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				return fmt.Errorf("%q is not in\n%s", text, out.String())
+			}
+		}
+		n.w.t.Logf("ipamd %v:\n%s", args, out.String())
+		return nil
+	})
 }
 
 // absent are metrics of the incumbent's that this project's daemon has not, and why.
@@ -155,7 +200,7 @@ func (n *node) replace() *successor {
 	ec2, _ := n.w.EC2()
 	cmd := n.program("ipamd")
 	cmd.Env = []string{
-		"AWS_ENDPOINT_URL_EC2=" + ec2, "AWS_REGION=eu-central-1", "MY_NODE_NAME=" + n.Name(), "WARM_IP_TARGET=2", "WARM_ENI_TARGET=0",
+		"AWS_ENDPOINT_URL_EC2=" + ec2, "AWS_REGION=eu-central-1", "MY_NODE_NAME=" + n.Name(), "WARM_IP_TARGET=2", "WARM_ENI_TARGET=0", "IP_COOLDOWN_PERIOD=1",
 		"HOST_CNI_CONFDIR_PATH=/etc/cni/net.d", "HOST_CNI_BIN_PATH=/opt/cni/bin", "HOST_CNI_CACHE_PATH=/var/lib/cni", "VPC_CNI_LOG_FORMAT=text",
 	}
 	var log bytes.Buffer
