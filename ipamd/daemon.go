@@ -91,11 +91,7 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 		settings: settings, around: o.Around, audit: cmp.Or(o.Audit, auditInterval), log: log,
 		figures: &figures{maxENI: settings.MaxENI}, listening: make(chan struct{}),
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
-	d.metrics = introspect.NewMetrics(registry, d.figures.read)
-	d.metrics.Repairable(hostnet.Kinds()...)
-	d.metrics.Built(buildVersion())
+	d.metrics = newMetrics(d.figures.read)
 
 	bootID, err := readBootID()
 	if err != nil {
@@ -149,6 +145,15 @@ func build(ctx context.Context, o Options) (*daemon, error) {
 	d.figures.loop, d.figures.annotation = d.loop, d.annotation
 	d.serveWith(answers)
 	return d, nil
+}
+
+func newMetrics(figures func() (introspect.Figures, bool)) *introspect.Metrics {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
+	metrics := introspect.NewMetrics(registry, figures)
+	metrics.Repairable(hostnet.Kinds()...)
+	metrics.Built(buildVersion())
+	return metrics
 }
 
 // serveWith makes what speaks with the plugin.

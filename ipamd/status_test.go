@@ -2,8 +2,12 @@ package ipamd
 
 import (
 	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -174,5 +178,16 @@ default/late  ccc      for 3s
 	}
 	if text := written(t, explainPage{}); !strings.Contains(text, "nothing is planned yet") {
 		t.Errorf("before the first plan:\n%s", text)
+	}
+}
+
+func TestAdviceTellsTroublesApart(t *testing.T) {
+	for err, want := range map[error]string{
+		fs.ErrNotExist: "Is the daemon running, and", syscall.ECONNREFUSED: "has ended", syscall.EACCES: "run this as root",
+		context.DeadlineExceeded: "does not answer in time",
+	} {
+		if got := Advice(fmt.Errorf("ask: %w", err)); !strings.Contains(got, want) {
+			t.Errorf("%v: %s", err, got)
+		}
 	}
 }

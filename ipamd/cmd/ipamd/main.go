@@ -151,7 +151,7 @@ func (o output) config() int {
 		code = o.written(report.Write(o.out))
 	}
 	if n := len(report.Errors); n > 0 {
-		fmt.Fprintf(o.errs, "%d settings cannot be used, and the daemon would not start:\n  %s\n", n, strings.Join(report.Errors, "\n  "))
+		fmt.Fprintf(o.errs, "%d of the settings cannot be used, and the daemon would not start:\n  %s\n", n, strings.Join(report.Errors, "\n  "))
 		code = 1
 	}
 	return code

@@ -29,7 +29,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"status"}, 1, "", "Is the daemon running, and are VPC_CNI_SOCKET"},
 		{[]string{"explain"}, 1, "", "Is the daemon running"},
 		{[]string{"explain", "-o", "json"}, 1, "", "Is the daemon running"},
-		{[]string{"--print-config"}, 1, "MY_NODE_NAME", "1 settings cannot be used, and the daemon would not start:\n  MY_NODE_NAME"},
+		{[]string{"--print-config"}, 1, "MY_NODE_NAME", "1 of the settings cannot be used, and the daemon would not start:\n  MY_NODE_NAME"},
 		{[]string{"--print-config", "-o", "json"}, 1, "\"value\": \"5\",\n      \"source\": \"environment\"", "MY_NODE_NAME"},
 		{[]string{"-o", "yaml", "status"}, 2, "", "unknown form -o yaml"},
 		{[]string{"settings", "-o", "json"}, 2, "", "-o json belongs to"},
