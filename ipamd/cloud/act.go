@@ -35,6 +35,10 @@ func (c *Cloud) Do(ctx context.Context, action pool.Action) (pool.Outcome, error
 		return c.assign(ctx, a)
 	case pool.UnassignAddresses:
 		return pool.Outcome{}, c.unassign(ctx, a)
+	case pool.AssignPrefixes:
+		return c.assignPrefixes(ctx, a)
+	case pool.UnassignPrefixes:
+		return pool.Outcome{}, c.unassignPrefixes(ctx, a)
 	case pool.DetachENI:
 		return pool.Outcome{}, c.detach(ctx, a)
 	case pool.DeleteENI:

@@ -56,6 +56,13 @@ func (c *Cloud) eni(described *types.NetworkInterface, instance string) pool.ENI
 		}
 	}
 	slices.SortFunc(eni.Secondary, netip.Addr.Compare)
+	for i := range described.Ipv4Prefixes {
+		// EC2 sends prefixes; what is none has no addresses for pods.
+		if prefix, err := netip.ParsePrefix(aws.ToString(described.Ipv4Prefixes[i].Ipv4Prefix)); err == nil {
+			eni.Prefixes = append(eni.Prefixes, prefix)
+		}
+	}
+	slices.SortFunc(eni.Prefixes, netip.Prefix.Compare)
 	for i := range described.Groups {
 		eni.Groups = append(eni.Groups, aws.ToString(described.Groups[i].GroupId))
 	}

@@ -51,6 +51,9 @@ func (c *Cloud) Observe(ctx context.Context) (pool.Observation, error) {
 	if err != nil {
 		return pool.Observation{}, err
 	}
+	if slices.ContainsFunc(enis, func(e pool.ENI) bool { return len(e.Prefixes) > 0 }) {
+		before = "" // a glance does not show prefixes: such a node is read every time
+	}
 	c.remember(before)
 	return pool.Observation{
 		Instance: pool.Instance{ID: id.instance, Type: id.kind, VPC: id.vpc, Subnet: id.subnet, AZ: id.zone, Limits: limits},

@@ -23,6 +23,14 @@ func (a UnassignAddresses) String() string {
 	return fmt.Sprintf("unassign %s from %s", a.Addresses, a.ENI)
 }
 
+func (a AssignPrefixes) String() string {
+	return fmt.Sprintf("assign %d prefixes to %s", a.Count, a.ENI)
+}
+
+func (a UnassignPrefixes) String() string {
+	return fmt.Sprintf("unassign prefixes %s from %s", a.Prefixes, a.ENI)
+}
+
 func (a DetachENI) String() string { return "detach " + a.ENI }
 
 func (a DeleteENI) String() string { return "delete " + a.ENI }

@@ -187,13 +187,14 @@ func (p *Pool) Lost() []Assignment {
 	return list
 }
 
-// ENI gives an ENI with its present addresses.
+// ENI gives an ENI with its present addresses; those of its prefixes are among the secondary ones.
 func (p *Pool) ENI(id string) (ENI, bool) {
 	e := p.enis[id]
 	if e == nil {
 		return ENI{}, false
 	}
 	out := e.ENI
+	out.Prefixes = e.blocks()
 	for _, a := range e.addresses {
 		out.Secondary = append(out.Secondary, a.addr)
 	}

@@ -14,7 +14,7 @@ func (p *Pool) grow(now time.Time, short int) []Action {
 		if left <= 0 {
 			return actions
 		}
-		room := p.perENI() - len(e.addresses)
+		room := p.perENI() - e.places()
 		if !e.managed() || !e.attached() || e.overdue(now) || room <= 0 || p.subnetWaits(now, e.Subnet) {
 			continue
 		}

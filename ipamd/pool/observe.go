@@ -91,7 +91,7 @@ func (p *Pool) foldENI(o ENI, now time.Time) {
 		o.DeleteOnTermination = o.DeleteOnTermination || e.DeleteOnTermination
 	}
 	e.ENI = o
-	e.Secondary = nil // the addresses below are the truth
+	e.Secondary, e.Prefixes = nil, nil // the addresses below are the truth
 	if now.Sub(e.leaving) >= settle {
 		e.leaving = time.Time{}
 	}
@@ -111,7 +111,8 @@ func (p *Pool) attachment(e *eni, now time.Time) {
 func (p *Pool) foldAddresses(e *eni, o ENI, now time.Time) {
 	list := make([]*address, 0, len(o.Secondary))
 	have := make(map[netip.Addr]bool, len(o.Secondary))
-	for _, addr := range o.Secondary {
+	for _, m := range members(o.Secondary, o.Prefixes) {
+		addr := m.addr
 		if addr == o.Primary || have[addr] || p.buried[addr.String()].After(now) {
 			continue
 		}
@@ -120,6 +121,7 @@ func (p *Pool) foldAddresses(e *eni, o ENI, now time.Time) {
 		if a.eni != e {
 			p.move(a, e, now)
 		}
+		a.block = m.block
 		if now.Sub(a.leaving) >= settle {
 			a.leaving = time.Time{}
 		}

@@ -18,7 +18,7 @@ type pendingCreate struct {
 // life must know better than to give them out.
 func GivesBack(action Action) bool {
 	switch action.(type) {
-	case UnassignAddresses, DetachENI:
+	case UnassignAddresses, UnassignPrefixes, DetachENI:
 		return true
 	}
 	return false
@@ -33,14 +33,9 @@ func (p *Pool) Begin(action Action, now time.Time) {
 	case CreateENI:
 		p.create = &pendingCreate{act, now}
 	case UnassignAddresses:
-		for _, addr := range act.Addresses.List() {
-			if a := p.addrs[addr]; a != nil {
-				if a.leaving.IsZero() {
-					p.surplus.spend(1)
-				}
-				a.leaving = now
-			}
-		}
+		p.giveBack(act.Addresses.List(), now)
+	case UnassignPrefixes:
+		p.giveBack(act.Prefixes.addresses(), now)
 	case DetachENI:
 		if e := p.enis[act.ENI]; e != nil {
 			if e.leaving.IsZero() && !e.overdue(now) { // else they did not count
@@ -48,6 +43,18 @@ func (p *Pool) Begin(action Action, now time.Time) {
 			}
 			e.leaving = now
 			e.broken = e.broken || e.overdue(now)
+		}
+	}
+}
+
+// giveBack tells that addresses are being given back.
+func (p *Pool) giveBack(addrs []netip.Addr, now time.Time) {
+	for _, addr := range addrs {
+		if a := p.addrs[addr]; a != nil {
+			if a.leaving.IsZero() {
+				p.surplus.spend(1)
+			}
+			a.leaving = now
 		}
 	}
 }
@@ -68,10 +75,16 @@ func (p *Pool) Fold(action Action, out Outcome, now time.Time) {
 		}
 	case AssignAddresses:
 		if e := p.enis[act.ENI]; e != nil {
-			p.gain(e, out.Addresses, now)
+			p.gain(e, members(out.Addresses, nil), action, now)
+		}
+	case AssignPrefixes:
+		if e := p.enis[act.ENI]; e != nil {
+			p.gain(e, members(nil, out.Prefixes), action, now)
 		}
 	case UnassignAddresses:
-		p.lose(act, now)
+		p.lose(act.ENI, act.Addresses.List(), now)
+	case UnassignPrefixes:
+		p.lose(act.ENI, act.Prefixes.addresses(), now)
 	case DetachENI:
 		if e := p.enis[act.ENI]; e != nil {
 			e.State, e.changed, e.leaving = Detaching, now, time.Time{}
@@ -122,9 +135,10 @@ func (p *Pool) attachedAt(act AttachENI, o ENI, now time.Time) {
 	p.sortENIs()
 }
 
-func (p *Pool) gain(e *eni, addrs []netip.Addr, now time.Time) {
+func (p *Pool) gain(e *eni, got []member, action Action, now time.Time) {
 	list := slices.Clone(e.addresses)
-	for _, addr := range addrs {
+	for _, m := range got {
+		addr := m.addr
 		if addr == e.Primary {
 			continue
 		}
@@ -133,12 +147,12 @@ func (p *Pool) gain(e *eni, addrs []netip.Addr, now time.Time) {
 			continue
 		}
 		p.move(a, e, now)
-		a.ours = true
+		a.ours, a.block = true, m.block
 		delete(p.buried, addr.String())
 		list = append(list, a)
 	}
 	if len(list) == len(e.addresses) {
-		p.empty(AssignAddresses{ENI: e.ID}, now)
+		p.empty(action, now)
 	}
 	e.setAddresses(list)
 }
@@ -150,9 +164,9 @@ func (p *Pool) empty(action Action, now time.Time) {
 	p.block(now, blockKey{what, target}, backoff{what + " gave nothing", time.Second, 30 * time.Second})
 }
 
-func (p *Pool) lose(act UnassignAddresses, now time.Time) {
-	e := p.enis[act.ENI]
-	for _, addr := range act.Addresses.List() {
+func (p *Pool) lose(id string, addrs []netip.Addr, now time.Time) {
+	e := p.enis[id]
+	for _, addr := range addrs {
 		p.buried[addr.String()] = now.Add(4 * settle) // stale reading on stale reading, with a margin
 		if a := p.addrs[addr]; a != nil && a.eni == e {
 			a.eni, a.confirm, a.leaving = nil, false, time.Time{}
@@ -190,6 +204,10 @@ func name(action Action) (what, target string) {
 		return "AssignAddresses", act.ENI
 	case UnassignAddresses:
 		return "UnassignAddresses", act.ENI
+	case AssignPrefixes:
+		return "AssignPrefixes", act.ENI
+	case UnassignPrefixes:
+		return "UnassignPrefixes", act.ENI
 	case DetachENI:
 		return "DetachENI", act.ENI
 	case DeleteENI:

@@ -63,7 +63,7 @@ type Pool struct {
 // eni is an ENI and what only this node knows of it.
 type eni struct {
 	ENI
-	addresses []*address // ascending; the secondary ones that EC2 says are assigned
+	addresses []*address // ascending; the secondary ones that EC2 says are assigned, and the members of prefixes
 	created   time.Time  // by us, in this life; else zero
 	changed   time.Time  // last answer of EC2 about its attachment
 	leaving   time.Time  // a detach is under way, or may be
@@ -72,10 +72,11 @@ type eni struct {
 	broken    bool       // its link never came: not to be attached again
 }
 
-// address is one secondary address: on an ENI, held, or resting.
+// address is one address for pods, a secondary one of an ENI or a member of a prefix: on an ENI, held, or resting.
 type address struct {
 	addr     netip.Addr
-	eni      *eni // nil when EC2 does not (any longer) say that it is ours
+	block    netip.Prefix // the prefix that it is a member of, as last seen; not valid for a secondary address
+	eni      *eni         // nil when EC2 does not (any longer) say that it is ours
 	gained   time.Time
 	ours     bool      // gained by our own call: an observation that lacks it within settle is stale
 	leaving  time.Time // an unassignment is under way, or may be

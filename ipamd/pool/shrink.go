@@ -41,7 +41,7 @@ func (s *surplus) spend(n int) {
 }
 
 // shrink gives back what has been too many for SurplusAge: a whole ENI where it can, else (when addresses are the target)
-// single addresses of one ENI. One step at a time, so that each is decided on fresh facts.
+// prefixes or single addresses of one ENI. One step at a time, so that each is decided on fresh facts.
 func (p *Pool) shrink(now time.Time, due int) []Action {
 	if due < 0 {
 		return nil
@@ -60,6 +60,11 @@ func (p *Pool) shrink(now time.Time, due int) []Action {
 	for _, e := range slices.Backward(p.order) {
 		if _, wait := p.blocked(now, "UnassignAddresses", e.ID); wait || !e.managed() || !e.attached() {
 			continue
+		}
+		if free := p.unusedBlocks(e, now, due); len(free) > 0 {
+			if _, wait := p.blocked(now, "UnassignPrefixes", e.ID); !wait {
+				return []Action{UnassignPrefixes{ENI: e.ID, Prefixes: NewPrefixes(free)}}
+			}
 		}
 		if free := p.leastUseful(e, now, due); len(free) > 0 {
 			return []Action{UnassignAddresses{ENI: e.ID, Addresses: NewAddrs(free)}}
@@ -82,11 +87,11 @@ func (p *Pool) removable(e *eni, now time.Time) bool {
 	return true
 }
 
-// leastUseful gives up to n free addresses of an ENI, those first that were used last.
+// leastUseful gives up to n free secondary addresses of an ENI, those first that were used last.
 func (p *Pool) leastUseful(e *eni, now time.Time, n int) []netip.Addr {
 	var free []*address
 	for _, a := range e.addresses {
-		if p.condition(a, now) == Free {
+		if !a.block.IsValid() && p.condition(a, now) == Free {
 			free = append(free, a)
 		}
 	}

@@ -52,9 +52,10 @@ type ENI struct {
 	DeleteOnTermination bool
 	Owned               bool // carries this project's (or the incumbent's) instance tag; only owned ENIs are ever detached or deleted
 	Primary             netip.Addr
-	Secondary           []netip.Addr // ascending
-	Groups              []string     // security group ids, ascending
-	CreatedAt           time.Time    // of the createdAt tag; zero if absent
+	Secondary           []netip.Addr   // ascending
+	Prefixes            []netip.Prefix // IPv4, ascending: each lends its ENI all its addresses and takes one place of a secondary one
+	Groups              []string       // security group ids, ascending
+	CreatedAt           time.Time      // of the createdAt tag; zero if absent
 }
 
 // Observation is one complete reading of the cloud.
@@ -161,6 +162,9 @@ type Action interface {
 // Addrs is an ascending, comma-separated list of addresses: a value that compares with ==.
 type Addrs string
 
+// Prefixes is an ascending, comma-separated list of prefixes: a value that compares with ==.
+type Prefixes string
+
 type (
 	// CreateENI makes an ENI in Subnet with Secondary secondary addresses and the instance's tags. Token is the
 	// ClientToken: equal tokens give the same ENI.
@@ -189,6 +193,16 @@ type (
 		ENI       string
 		Addresses Addrs
 	}
+	// AssignPrefixes adds Count IPv4 prefixes (/28) to an ENI.
+	AssignPrefixes struct {
+		ENI   string
+		Count int
+	}
+	// UnassignPrefixes takes IPv4 prefixes from an ENI.
+	UnassignPrefixes struct {
+		ENI      string
+		Prefixes Prefixes
+	}
 	// DetachENI begins a detachment; the ENI becomes available later.
 	DetachENI struct {
 		ENI, AttachmentID string
@@ -204,13 +218,17 @@ func (AttachENI) action()              {}
 func (SetDeleteOnTermination) action() {}
 func (AssignAddresses) action()        {}
 func (UnassignAddresses) action()      {}
+func (AssignPrefixes) action()         {}
+func (UnassignPrefixes) action()       {}
 func (DetachENI) action()              {}
 func (DeleteENI) action()              {}
 
-// Outcome is what an action gave: the created ENI, the attachment, or the addresses that this call newly assigned.
+// Outcome is what an action gave: the created ENI, the attachment, or the addresses or prefixes that this call
+// newly assigned.
 type Outcome struct {
-	ENI       ENI          // CreateENI: complete; AttachENI: ID, AttachmentID, Device, State
-	Addresses []netip.Addr // AssignAddresses
+	ENI       ENI            // CreateENI: complete; AttachENI: ID, AttachmentID, Device, State
+	Addresses []netip.Addr   // AssignAddresses
+	Prefixes  []netip.Prefix // AssignPrefixes
 }
 
 // CloudClass groups EC2's error codes by what the planner can do about them.

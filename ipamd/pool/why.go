@@ -62,7 +62,7 @@ func (p *Pool) room(now time.Time) int {
 	n := 0
 	for _, e := range p.order {
 		if e.managed() && e.attached() && !e.overdue(now) {
-			n += max(0, p.perENI()-len(e.addresses))
+			n += max(0, p.perENI()-e.places())
 		}
 	}
 	return n

@@ -3,6 +3,7 @@ package pool
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -211,6 +212,9 @@ func (w *world) do(action Action) {
 			}
 		}
 		e.Secondary = left
+	case UnassignPrefixes:
+		e := w.get(act.ENI)
+		e.Prefixes = slices.DeleteFunc(slices.Clone(e.Prefixes), func(p netip.Prefix) bool { return slices.Contains(act.Prefixes.List(), p) })
 	case DetachENI:
 		e := w.get(act.ENI)
 		e.State, e.AttachmentID = Available, ""

@@ -143,7 +143,7 @@ func (c *simCloud) Observe(ctx context.Context) (pool.Observation, error) {
 func convert(e vpc.ENI, cidr netip.Prefix, instance string) pool.ENI {
 	out := pool.ENI{
 		ID: e.ID, MAC: e.MAC, Subnet: e.SubnetID, SubnetCIDR: cidr, State: pool.Available,
-		Owned: e.Tags[instanceTag] == instance, Primary: e.Primary, Secondary: e.Secondary, Groups: e.Groups,
+		Owned: e.Tags[instanceTag] == instance, Primary: e.Primary, Secondary: e.Secondary, Prefixes: e.Prefixes, Groups: e.Groups,
 	}
 	if a := e.Attachment; a != nil {
 		out.State, out.AttachmentID, out.Device, out.DeleteOnTermination = a.Status, a.ID, a.Device, a.DeleteOnTermination
@@ -210,6 +210,12 @@ func (c *simCloud) do(action pool.Action) (pool.Outcome, error) {
 	case pool.UnassignAddresses:
 		return pool.Outcome{}, c.v.UnassignPrivateIpAddresses(now, vpc.UnassignPrivateIpAddressesInput{
 			NetworkInterfaceID: act.ENI, Addresses: act.Addresses.List()})
+	case pool.AssignPrefixes:
+		got, err := c.v.AssignPrivate(now, vpc.AssignPrivateIpAddressesInput{NetworkInterfaceID: act.ENI, PrefixCount: act.Count})
+		return pool.Outcome{Prefixes: got.Prefixes}, err
+	case pool.UnassignPrefixes:
+		return pool.Outcome{}, c.v.UnassignPrivateIpAddresses(now, vpc.UnassignPrivateIpAddressesInput{
+			NetworkInterfaceID: act.ENI, Prefixes: act.Prefixes.List()})
 	case pool.DetachENI:
 		return pool.Outcome{}, c.v.DetachNetworkInterface(now, vpc.DetachNetworkInterfaceInput{AttachmentID: act.AttachmentID})
 	case pool.DeleteENI:
