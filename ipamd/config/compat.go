@@ -45,7 +45,7 @@ func compatibility() []foreign {
 		{"ENABLE_IPv6", spelledFalse, "IPv6 is not supported yet"},
 		{"ENABLE_V6_EGRESS", spelledFalse, "IPv6 egress is not supported yet"},
 		{"DISABLE_POD_V6", spelledFalse, "turning IPv6 off inside pods is not supported yet"},
-		{"ENABLE_PREFIX_DELEGATION", spelledFalse, "prefix delegation is not supported yet"},
+		{"ENABLE_PREFIX_DELEGATION", spelledFalse, "prefixes that an ENI already has are used, new ones are not asked for yet"},
 		{"ENABLE_POD_ENI", spelledFalse, "security groups for pods are not supported yet"},
 		{"ENABLE_MULTI_NIC", spelledFalse, "several interfaces per pod are not supported yet"},
 		{"ENABLE_BANDWIDTH_PLUGIN", spelledFalse, "chaining the bandwidth plugin is not supported yet"},
