@@ -26,3 +26,11 @@ func Kubeconfig(dir string, user User) string {
 
 // Name is the user's name in the cluster.
 func (u User) Name() string { return "vpc-cni:" + string(u) }
+
+// The daemon as the shipped manifests (ipamd/deploy) make it: a service account, and the role that lets it patch pods.
+const (
+	DaemonNamespace = "kube-system"
+	DaemonName      = "aws-node"
+	DaemonUser      = "system:serviceaccount:" + DaemonNamespace + ":" + DaemonName
+	DaemonGrant     = "aws-node-annotations"
+)

@@ -16,14 +16,14 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: ["%[1]s"]
+  users: ["%[1]s", "%[2]s"]
   verbs: [get, list, watch]
   resources: [{group: "", resources: [pods]}]
 - level: RequestResponse
   verbs: [create, update, patch, delete]
   resources: [{group: "", resources: [pods, pods/status]}]
 - level: Metadata
-  users: ["%[1]s"]
+  users: ["%[1]s", "%[2]s"]
 - level: None
 `
 
@@ -33,7 +33,7 @@ func (o Options) audit(server *envtest.APIServer) error {
 		return nil
 	}
 	policy := filepath.Join(o.Dir, "audit-policy.yaml")
-	if err := os.WriteFile(policy, fmt.Appendf(nil, auditPolicy, account.IPAMD.Name()), 0o600); err != nil {
+	if err := os.WriteFile(policy, fmt.Appendf(nil, auditPolicy, account.IPAMD.Name(), account.DaemonUser), 0o600); err != nil {
 		return fmt.Errorf("write audit policy: %w", err)
 	}
 	server.Configure().Set("audit-policy-file", policy).Set("audit-log-path", o.Audit).Set("audit-log-mode", "blocking")

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vpc-cni/vpc-cni/e2e/account"
 )
 
 // Requests is what an audit log (audit.k8s.io/v1, one object a line) says of the daemons, and of when pods changed.
@@ -17,7 +19,7 @@ type Requests struct {
 	// Calls are the daemons' requests about pods that were answered, by what they were and what the answer was; a watch counts
 	// when it begins.
 	Calls map[string]int
-	Other int // events, access reviews
+	Other int // events, access reviews, the self-check's rehearsals
 
 	commits map[[2]string]time.Time // by UID and resourceVersion
 }
@@ -53,7 +55,8 @@ type record struct {
 		Username string `json:"username"`
 	} `json:"user"`
 	ObjectRef *struct {
-		Resource string `json:"resource"`
+		Resource  string `json:"resource"`
+		Namespace string `json:"namespace"`
 	} `json:"objectRef"`
 	ResponseStatus struct {
 		Code int `json:"code"`
@@ -102,7 +105,7 @@ func (r *Requests) take(e record, daemons string) {
 	case e.Verb == "watch" && e.Stage == "ResponseStarted":
 		r.Calls["watch"]++
 	case e.Verb == "watch" || e.Stage != "ResponseComplete" && e.Stage != "Panic":
-	case !pods:
+	case !pods, e.ObjectRef.Namespace == account.DaemonNamespace: // the self-check looks at the daemon's own pod
 		r.Other++
 	default:
 		r.Calls[fmt.Sprintf("%s %d", e.Verb, e.ResponseStatus.Code)]++

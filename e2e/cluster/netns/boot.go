@@ -151,6 +151,12 @@ func (c *Cluster) startNodes(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := c.ship(ctx); err != nil {
+		return err
+	}
+	if err := c.retire(ctx); err != nil {
+		return err
+	}
 	return c.onNodes(ctx, (*node).start)
 }
 

@@ -77,6 +77,9 @@ type Cluster struct {
 	apiServer *netlab.Namespace // where the API server listens
 	dead      chan *DiedError   // the first process that ended by itself
 
+	ring sync.Mutex // of keys
+	keys keyring
+
 	mu        sync.Mutex
 	followers map[int]func(event.Event)
 	next      int
@@ -116,7 +119,11 @@ func (c *Cluster) Ping(pod cluster.Pod) (net.PacketConn, error) {
 
 // Reconfigure implements cluster.Cluster.
 func (c *Cluster) Reconfigure(ctx context.Context, settings map[string]string) error {
-	return c.onNodes(ctx, func(n *node, ctx context.Context) error { return n.reconfigure(ctx, settings) })
+	if err := c.admit(ctx, settings); err != nil {
+		return err
+	}
+	err := c.onNodes(ctx, func(n *node, ctx context.Context) error { return n.reconfigure(ctx, settings) })
+	return errors.Join(err, c.retire(ctx))
 }
 
 // SetPolicy implements cluster.Gated.

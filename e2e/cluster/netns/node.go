@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/vpc-cni/vpc-cni/e2e/account"
 	"github.com/vpc-cni/vpc-cni/e2e/cluster"
 	"github.com/vpc-cni/vpc-cni/e2e/event"
@@ -31,6 +33,7 @@ type node struct {
 	ns       *netlab.Namespace
 	settings map[string]string // of the daemon, as last asked for
 	policy   cluster.Policy
+	pod      types.UID // of the daemon's pod
 
 	kubelet, gate, daemon *process
 	networked             sync.Once
@@ -116,7 +119,7 @@ func (n *node) startGate(ctx context.Context) (err error) {
 
 // startDaemon starts the daemon and waits until it serves the plugin.
 func (n *node) startDaemon(ctx context.Context) error {
-	if err := n.launchDaemon(); err != nil {
+	if err := n.launchDaemon(ctx); err != nil {
 		return err
 	}
 	poll, stop := context.WithCancel(ctx)
@@ -130,7 +133,10 @@ func (n *node) startDaemon(ctx context.Context) error {
 	return await(ctx, serving, "daemon of "+n.name, n.daemon)
 }
 
-func (n *node) launchDaemon() (err error) {
+func (n *node) launchDaemon(ctx context.Context) (err error) {
+	if err := n.renew(ctx); err != nil {
+		return err
+	}
 	nice, _ := n.cluster.options.niceness()
 	n.daemon, err = n.cluster.launch(program{
 		name: "ipamd-" + n.name, in: n.ns, path: binary("ipamd"), env: n.daemonEnv(), nice: nice,
@@ -196,7 +202,7 @@ func (n *node) daemonEnv() []string {
 	env := map[string]string{
 		"MY_NODE_NAME":                n.name,
 		"CLUSTER_NAME":                "netns",
-		"KUBECONFIG":                  n.kubeconfig(account.IPAMD),
+		"KUBECONFIG":                  n.daemonKubeconfig(),
 		"AWS_ENDPOINT_URL_EC2":        "http://" + ec2Address,
 		"VPC_CNI_SOCKET":              n.socket(),
 		"VPC_CNI_STATE_DIR":           n.dir("state"),

@@ -2,6 +2,7 @@ package netns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -69,7 +70,10 @@ func (c *Cluster) ReconfigureNode(ctx context.Context, name string, settings map
 	if err != nil {
 		return err
 	}
-	return n.reconfigure(ctx, settings)
+	if err := c.admit(ctx, settings); err != nil {
+		return err
+	}
+	return errors.Join(n.reconfigure(ctx, settings), c.retire(ctx))
 }
 
 // StopDaemon ends a node's daemon.
@@ -87,7 +91,7 @@ func (c *Cluster) LaunchDaemon(name string) error {
 	if err != nil {
 		return err
 	}
-	return n.launchDaemon()
+	return n.launchDaemon(context.Background())
 }
 
 // DaemonPID is the process id of a node's daemon.

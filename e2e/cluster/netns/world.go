@@ -53,7 +53,7 @@ func (o Options) WithDefaults() Options {
 func (o Options) Info() cluster.Info {
 	o = o.WithDefaults()
 	info := cluster.Info{Kind: Kind, Logs: o.Logs, Labels: []string{"annotation", "late-del", "status-delay"},
-		DaemonUser: account.IPAMD.Name(), DaemonRole: account.IPAMD.Name()}
+		DaemonUser: account.DaemonUser, DaemonRole: account.DaemonGrant}
 	if o.Away != nil && o.Audit {
 		info.Labels = append(info.Labels, "badday")
 	}

@@ -26,6 +26,8 @@ type refuser struct {
 	admission, rbac *rest.RESTClient
 	asDaemon        *rest.RESTClient // core/v1, as the daemons' user
 
+	rules []rbacv1.PolicyRule // of the role, as it was before it was taken away
+
 	role, policy refusal
 }
 
@@ -40,7 +42,10 @@ func newRefuser(config *rest.Config, info cluster.Info) (*refuser, error) {
 		return rest.RESTClientFor(config)
 	}
 	daemon := rest.CopyConfig(config)
-	daemon.Impersonate.UserName = info.DaemonUser
+	// The policies let a daemon change pods of its token's node alone.
+	daemon.Impersonate = rest.ImpersonationConfig{
+		UserName: info.DaemonUser, Extra: map[string][]string{"authentication.kubernetes.io/node-name": {info.Nodes[0].Name}},
+	}
 	r := &refuser{user: info.DaemonUser, roleName: info.DaemonRole}
 	var errs [3]error
 	r.admission, errs[0] = client(config, "/apis", admissionv1.SchemeGroupVersion)
@@ -50,21 +55,19 @@ func newRefuser(config *rest.Config, info cluster.Info) (*refuser, error) {
 	return r, errors.Join(errs[:]...)
 }
 
-// setRole takes the verb patch on pods from the daemons' role, or gives it back.
+// setRole takes the rules that let patch pods from the daemons' role, or gives them back.
 func (r *refuser) setRole(ctx context.Context, on bool) error {
 	role := &rbacv1.ClusterRole{}
 	if err := r.rbac.Get().Resource("clusterroles").Name(r.roleName).Do(ctx).Into(role); err != nil {
 		return fmt.Errorf("read role of the daemons: %w", err)
 	}
-	for i, rule := range role.Rules {
-		if !slices.Contains(rule.Resources, "pods") {
-			continue
-		}
-		rule.Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return verb == "patch" })
-		if !on {
-			rule.Verbs = append(rule.Verbs, "patch")
-		}
-		role.Rules[i] = rule
+	if on {
+		r.rules = slices.Clone(role.Rules)
+		role.Rules = slices.DeleteFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
+			return slices.Contains(rule.Resources, "pods") && slices.Contains(rule.Verbs, "patch")
+		})
+	} else {
+		role.Rules = r.rules
 	}
 	if err := r.rbac.Put().Resource("clusterroles").Name(r.roleName).Body(role).Do(ctx).Error(); err != nil {
 		return fmt.Errorf("change role of the daemons: %w", err)
@@ -115,7 +118,7 @@ func (r *refuser) until(ctx context.Context, refused bool, pod string) error {
 	defer cancel()
 	for {
 		err := r.asDaemon.Patch(types.MergePatchType).Namespace(metav1.NamespaceDefault).Resource("pods").Name(pod).
-			Param("dryRun", metav1.DryRunAll).Body([]byte(`{"metadata":{"annotations":{"bad-day":"asks"}}}`)).Do(ctx).Error()
+			Param("dryRun", metav1.DryRunAll).Body([]byte(`{"metadata":{"annotations":{"` + awsKey + `":"::1"}}}`)).Do(ctx).Error()
 		is := apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
 		if err != nil && !is {
 			return fmt.Errorf("ask whether the daemons are refused: %w", err)
