@@ -23,6 +23,13 @@ func (a *annotated) bound() *corev1.Pod {
 	pod := kubetest.Pod(a.namespace, "aws-node-abcde", a.namespace)
 	pod.Spec.ServiceAccountName, pod.Spec.HostNetwork = account.Name, true
 	a.check(a.admin.Create(a.t.Context(), pod))
+	a.token(account, pod)
+	return pod
+}
+
+// token gives the daemon's next life a token that is bound to the pod.
+func (a *annotated) token(account *corev1.ServiceAccount, pod *corev1.Pod) string {
+	a.t.Helper()
 	token, err := kubetest.Token(a.t.Context(), a.admin, account, pod)
 	a.check(err)
 	path := filepath.Join(a.dir, "kubeconfig")
@@ -32,7 +39,7 @@ func (a *annotated) bound() *corev1.Pod {
 		*user = clientcmdapi.AuthInfo{Token: token}
 	}
 	a.check(clientcmd.WriteToFile(*kubeconfig, path))
-	return pod
+	return token
 }
 
 // may gives the daemon's account rights in all namespaces.
