@@ -282,13 +282,7 @@ func (w *world) status() error {
 // await polls for what another process or the kernel does.
 func (w *world) await(what string, met func() bool) {
 	w.t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !met(); <-tick.C {
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: not within %s", what, patience)
-		}
-	}
+	w.awaitFor(patience, what, met)
 }
 
 // pod is a sandbox and what ADD gave it.

@@ -10,7 +10,7 @@ import (
 // Kinds of Event.
 const (
 	NetworkAdded        = "network-added"
-	NetworkModified     = "network-modified" // its gateway or routes; Detail is the VPC
+	NetworkModified     = "network-modified" // its CIDRs, gateway or routes; Detail is the VPC
 	SubnetAdded         = "subnet-added"
 	GroupAdded          = "group-added"       // Detail is the security group
 	GroupModified       = "group-modified"    // its rules; Detail is the security group

@@ -65,6 +65,34 @@ func (v *VPC) addVPC(n Network, gateway bool) (Network, error) {
 	return n.clone(), nil
 }
 
+// AddCIDR gives a VPC another IPv4 CIDR, as AssociateVpcCidrBlock does. Its route tables and the instances' metadata have it at once.
+func (v *VPC) AddCIDR(id string, cidr netip.Prefix) (Network, error) {
+	v.begin(time.Time{})
+	defer v.end()
+	old := v.networks[id]
+	if old == nil {
+		return Network{}, kindNetwork().missing(clip(id))
+	}
+	n := old.clone()
+	n.CIDRs = append(n.CIDRs, cidr)
+	if err := n.check(); err != nil {
+		return Network{}, err
+	}
+	for _, o := range v.outsides {
+		if o.CIDR.Overlaps(cidr) {
+			return Network{}, refuse(CodeVPCRange, "The CIDR '%s' overlaps the network of %s", cidr, o.Name)
+		}
+	}
+	for _, p := range v.peerings {
+		if other := v.networks[p.other(id)]; other != nil && slices.ContainsFunc(other.CIDRs, cidr.Overlaps) {
+			return Network{}, refuse(CodeVPCRange, "The CIDR '%s' overlaps one of the peered VPC %s", cidr, other.ID)
+		}
+	}
+	v.networks[id] = &n
+	v.emit(Event{Kind: NetworkModified, Detail: id})
+	return n.clone(), nil
+}
+
 func (n *Network) check() error {
 	if len(n.CIDRs) == 0 {
 		return refuse(CodeMissingParameter, "The request must contain the parameter CidrBlock")

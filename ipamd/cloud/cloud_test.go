@@ -367,7 +367,7 @@ func TestTheHookIsToldOfEveryCall(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"imds document": 1, "imds mac": 1, "imds vpc-id": 1, "imds subnet-id": 1, "imds vpc-ipv4-cidr-blocks": 2,
+		"imds document": 1, "imds mac": 1, "imds vpc-id": 1, "imds subnet-id": 1, "imds vpc-ipv4-cidr-blocks": 4,
 		"imds macs": 2, "imds local-ipv4s": 2,
 		"ec2 DescribeInstanceTypes": 1, "ec2 DescribeSubnets": 1, "ec2 DescribeNetworkInterfaces": 4, "ec2 DeleteNetworkInterface": 1,
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// The instance's metadata show what is attached and which addresses it has, seconds late, and cost no call to EC2: a node at rest
-// need not read EC2 to know that nobody has changed anything.
+// The instance's metadata show what is attached, which addresses it has and which CIDRs the VPC has, seconds late, and cost no call
+// to EC2: a node at rest need not read EC2 to know that nobody has changed anything.
 
 // Changed tells whether Observe may give something else than it did last: an action was carried out since, or the metadata show
-// other ENIs or addresses than before that reading, or cannot be read.
+// other ENIs, addresses or CIDRs of the VPC than before that reading, or cannot be read.
 func (c *Cloud) Changed(ctx context.Context) bool {
 	c.mu.Lock()
 	seen := c.seen
@@ -17,13 +17,21 @@ func (c *Cloud) Changed(ctx context.Context) bool {
 	return seen == "" || c.glance(ctx) != seen
 }
 
-// glance is what the metadata show of ENIs and addresses, as one text; "" when they cannot be read.
+// glance is what the metadata show of ENIs, addresses and the VPC's CIDRs, as one text; "" when they cannot be read.
 func (c *Cloud) glance(ctx context.Context) string {
+	c.mu.Lock()
+	primary := c.identity.mac
+	c.mu.Unlock()
 	macs, err := c.metadata(ctx, "network/interfaces/macs")
 	if err != nil {
 		return ""
 	}
+	cidrs, err := c.metadata(ctx, macPath(primary, "vpc-ipv4-cidr-blocks"))
+	if err != nil {
+		return ""
+	}
 	var text strings.Builder
+	text.WriteString(strings.Join(strings.Fields(cidrs), ",") + "\n")
 	for line := range strings.FieldsSeq(macs) {
 		mac := strings.TrimSuffix(line, "/")
 		addresses, err := c.metadata(ctx, macPath(mac, "local-ipv4s"))

@@ -3,6 +3,7 @@ package cloud
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -46,6 +47,13 @@ func TestChanged(t *testing.T) {
 	expect(true, "after somebody else took an address away")
 	w.observe()
 	expect(false, "after a reading of that")
+
+	if _, err := w.vpc.AddCIDR(w.instance.VPCID, netip.MustParsePrefix("10.64.0.0/16")); err != nil {
+		t.Fatal(err)
+	}
+	expect(true, "after the VPC gained a CIDR")
+	w.observe()
+	expect(false, "after a reading of the CIDR")
 
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusNotFound) }))
 	defer broken.Close()

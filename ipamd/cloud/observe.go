@@ -38,6 +38,7 @@ func (c *Cloud) Observe(ctx context.Context) (pool.Observation, error) {
 	if err != nil {
 		return pool.Observation{}, err
 	}
+	before := c.glance(ctx) // what changes from here on shows at the next look
 	cidrs, err := c.readVPCCIDRs(ctx, id)
 	if err != nil {
 		return pool.Observation{}, err
@@ -46,7 +47,6 @@ func (c *Cloud) Observe(ctx context.Context) (pool.Observation, error) {
 	if err != nil {
 		return pool.Observation{}, err
 	}
-	before := c.glance(ctx) // what changes from here on shows at the next look
 	enis, err := c.readENIs(ctx, id)
 	if err != nil {
 		return pool.Observation{}, err
