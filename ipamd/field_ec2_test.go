@@ -1,8 +1,11 @@
 package ipamd_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -11,10 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vpc-cni/vpc-cni/fakeec2/netlab"
 	"github.com/vpc-cni/vpc-cni/fakeec2/vpc"
 )
 
-// These tests replay public reports about what others do at EC2 (e2e/fieldcases/cases.md, B21 to B24 and B48): the whole daemon
+// These tests replay public reports about what others do at EC2 (e2e/fieldcases/cases.md, B21 to B24, B48 and B78): the whole daemon
 // finds out by itself.
 
 // reading is how long a daemon at rest may take to see what others did at EC2: it looks at the metadata each minute.
@@ -119,4 +123,114 @@ func TestB48CIDRThatTheVPCGainsIsInsideForPodsThatRun(t *testing.T) {
 	if said := fmt.Sprint(w.view().Warnings); said != "[]" {
 		t.Errorf("warnings: %s", said)
 	}
+}
+
+// own fails the test unless the pods have addresses that EC2 holds on the node now, and none of them is an ENI's own.
+func (w *world) own(pods ...*pod) {
+	w.t.Helper()
+	held, seen := w.held(), map[netip.Addr]bool{}
+	for _, p := range pods {
+		if !slices.Contains(held, p.addr) || seen[p.addr] {
+			w.t.Errorf("%s has %s (given before: %t), EC2 has %v", p.conf.ContainerID, p.addr, seen[p.addr], held)
+		}
+		seen[p.addr] = true
+		w.reaches(p, ec2Addr+":80")
+	}
+}
+
+// The metadata never list an ENI that is attached, and DescribeNetworkInterfaces shows it late: what fills the node is no ENI's own
+// address, and so after a restart.
+func TestB22PrimaryThatIsListedLateIsNoPodsAddress(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "IP_COOLDOWN_PERIOD=0")
+	w.model.ChangeLags(func(l *vpc.Lags) {
+		l.MetadataMAC, l.MetadataAssign, l.Describe = vpc.Exactly(vpc.Never), vpc.Exactly(0), vpc.Exactly(2*time.Second)
+	})
+	w.start()
+	for round := range 2 {
+		var pods []*pod
+		for _, name := range []string{"a", "b", "c", "d"} {
+			pods = append(pods, w.add(fmt.Sprint(name, round)))
+		}
+		w.own(pods...)
+		for _, p := range pods {
+			w.del(p)
+		}
+		w.await("EC2 describes what the node has", func() bool { // a life that begins before waits longer than a pod should
+			w.model.Advance(time.Now())
+			described := 0
+			for _, eni := range w.model.Described(0).InstanceENIs(w.instance.ID) {
+				described += len(eni.Secondary)
+			}
+			return described == len(w.held())
+		})
+		w.kill()
+		w.start()
+	}
+}
+
+// Somebody takes a free address away at EC2, the metadata list it for ever, and the daemon starts anew.
+func TestB21AddressThatOnlyTheMetadataListIsNotGivenOut(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "WARM_IP_TARGET=1", "IP_COOLDOWN_PERIOD=0")
+	w.model.ChangeLags(func(l *vpc.Lags) { l.MetadataUnassign = vpc.Exactly(vpc.Never) })
+	w.start()
+	first := w.add("first")
+	w.await("a free address", func() bool { return w.metric("awscni_total_ip_addresses") == 2 })
+	primary := w.onDevice(0)
+	taken := slices.DeleteFunc(primary.Secondary, func(a netip.Addr) bool { return a == first.addr })
+	w.check(w.model.UnassignPrivateIpAddresses(time.Now(), vpc.UnassignPrivateIpAddressesInput{NetworkInterfaceID: primary.ID, Addresses: taken}))
+	w.kill()
+	w.start()
+	pods := []*pod{first}
+	for _, name := range []string{"second", "third", "fourth"} {
+		pods = append(pods, w.add(name))
+	}
+	w.own(pods...)
+}
+
+// The instance's metadata take version 2 alone, with a hop limit of 1: the daemon, which is on the node, reads them, its role's
+// credentials among them; a pod does not.
+func TestB78MetadataVersion2WithAHopLimitOf1AreEnough(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.env = slices.DeleteFunc(w.env, func(s string) bool {
+		return strings.HasPrefix(s, "AWS_ACCESS_KEY_ID=") || strings.HasPrefix(s, "AWS_SECRET_ACCESS_KEY=")
+	})
+	yes := true
+	_, err := w.model.ModifyInstanceMetadataOptions(time.Now(), w.instance.ID, vpc.MetadataOptions{HopLimit: 1, TokensRequired: &yes})
+	w.check(err)
+	w.start()
+	var pods []*pod
+	for _, name := range []string{"a", "b", "c"} { // an ENI is attached
+		pods = append(pods, w.add(name))
+	}
+	w.own(pods...)
+	w.check(w.token(w.node))
+	for _, p := range []*pod{pods[0], pods[2]} {
+		if err := w.token(p.ns); err == nil {
+			t.Errorf("pod %s gets a token", p.addr)
+		}
+	}
+}
+
+// token asks for a metadata token from a namespace, as an SDK does. An answer that may not leave the node never comes.
+func (w *world) token(from *netlab.Namespace) error {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://169.254.169.254/latest/api/token", http.NoBody)
+	w.check(err)
+	request.Header.Set("X-aws-ec2-metadata-token-ttl-seconds", "60")
+	client := &http.Client{Transport: &http.Transport{DialContext: from.DialContext}}
+	defer client.CloseIdleConnections()
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	return nil
 }

@@ -145,7 +145,7 @@ func (w *world) furnish(kind string) {
 	services, err := w.model.AddSubnet(vpc.Subnet{VPCID: network.ID, CIDR: netip.MustParsePrefix("10.0.255.0/24")})
 	w.check(err)
 	w.check(w.model.AddService(vpc.Service{Name: "ec2", Addr: netip.MustParseAddr(ec2Addr), SubnetID: services.ID}))
-	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: kind, SubnetID: nodes.ID, Name: "node-1"})
+	w.instance, err = w.model.Launch(time.Now(), vpc.LaunchInput{Type: kind, SubnetID: nodes.ID, Name: "node-1", Role: "node"})
 	w.check(err)
 }
 

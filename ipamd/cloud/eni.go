@@ -46,10 +46,11 @@ func (c *Cloud) eni(described *types.NetworkInterface, instance string) pool.ENI
 		eni.DeleteOnTermination = aws.ToBool(attachment.DeleteOnTermination)
 	}
 	for i := range described.PrivateIpAddresses {
-		addr, err := netip.ParseAddr(aws.ToString(described.PrivateIpAddresses[i].PrivateIpAddress))
+		text := aws.ToString(described.PrivateIpAddresses[i].PrivateIpAddress)
+		addr, err := netip.ParseAddr(text)
 		switch {
 		case err != nil: // EC2 sends addresses; what is none cannot be given to a pod
-		case aws.ToBool(described.PrivateIpAddresses[i].Primary):
+		case aws.ToBool(described.PrivateIpAddresses[i].Primary), text == aws.ToString(described.PrivateIpAddress): // told twice: one is enough
 			eni.Primary = addr
 		default:
 			eni.Secondary = append(eni.Secondary, addr)
