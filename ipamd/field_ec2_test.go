@@ -234,3 +234,18 @@ func (w *world) token(from *netlab.Namespace) error {
 	}
 	return nil
 }
+
+// Readers of the incumbent's introspection find each of its pages, or a hint where the same is.
+func TestB85PagesOfTheIncumbentAreServedOrHintedAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.start()
+	for path, want := range map[string]string{
+		"/v1/enis": "200", "/v1/ipamd-env-settings": "200", "/v1/networkutils-env-settings": "200",
+		"/v1/eni-configs": "410", "/v1/pods": "410",
+	} {
+		if answer := w.page("introspection.sock", path); !strings.HasPrefix(answer, want) || want == "410" && !strings.Contains(answer, "/v1/enis") {
+			t.Errorf("%s: %s", path, answer)
+		}
+	}
+}

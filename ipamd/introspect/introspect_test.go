@@ -47,7 +47,7 @@ func TestPages(t *testing.T) {
 		{"/", 200, "[\n  \"/v1/bad\",\n  \"/v1/enis\",\n  \"/v1/status\"\n]\n"},
 		{"/v1/enis", 200, "[\n  \"eni-1\"\n]\n"},
 		{"/v1/status", 503, "{\n  \"error\": \"not started\"\n}\n"},
-		{"/v1/pods", 404, "404 page not found\n"},
+		{"/v1/other", 404, "404 page not found\n"},
 		{"/v1/bad", 500, "encode page: json: unsupported type: func()\n"},
 		{"/debug/pprof/", 404, "404 page not found\n"},
 	}
@@ -63,6 +63,25 @@ func TestPages(t *testing.T) {
 	response.Body.Close()
 	if response.StatusCode != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %s", response.Status)
+	}
+}
+
+// A reader of a page that is gone is told where to look; a page that is there is served.
+func TestB85PageThatConsumersKnewIsAnsweredWithAHint(t *testing.T) {
+	here := map[string]Page{"/v1/enis": func(context.Context) (any, error) { return 1, nil }, "/v1/status": func(context.Context) (any, error) { return 2, nil }}
+	server := httptest.NewServer(Pages(here))
+	defer server.Close()
+	for path := range gone() {
+		status, body := get(t, server.Client(), server.URL+path)
+		var answer struct{ Error string }
+		if err := json.Unmarshal([]byte(body), &answer); status != http.StatusGone || err != nil || !strings.Contains(answer.Error, "/v1/enis") {
+			t.Errorf("%s: %d %q", path, status, body)
+		}
+		again := httptest.NewServer(Pages(map[string]Page{path: here["/v1/status"]}))
+		if status, body := get(t, again.Client(), again.URL+path); status != http.StatusOK || body != "2\n" {
+			t.Errorf("%s is served: %d %q", path, status, body)
+		}
+		again.Close()
 	}
 }
 

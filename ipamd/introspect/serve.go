@@ -26,9 +26,25 @@ const (
 // Page gives one page's content, to be shown as JSON.
 type Page func(ctx context.Context) (any, error)
 
-// Pages serves each page at its path and a list of paths at "/". A page that fails is answered with 503 and the error.
+// gone are pages that the incumbent has or had, and where their readers find the same here.
+func gone() map[string]string {
+	return map[string]string{
+		"/v1/pods":        "pods and their addresses are on /v1/enis and /v1/status",
+		"/v1/eni-configs": "ENIConfigs are not used; ENIs and their subnets are on /v1/enis and /v1/status",
+	}
+}
+
+// Pages serves each page at its path and a list of paths at "/". A page that fails is answered with 503 and the error, one that is
+// not here but was known elsewhere with 410 and a hint.
 func Pages(pages map[string]Page) http.Handler {
 	mux := http.NewServeMux()
+	for path, hint := range gone() {
+		if pages[path] == nil {
+			mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
+				write(w, http.StatusGone, map[string]string{"error": "there is no such page: " + hint})
+			})
+		}
+	}
 	for path, page := range pages {
 		mux.Handle("GET "+path, show(page))
 	}
