@@ -297,8 +297,8 @@ func (n *node) disconnect(p *pod) {
 	check(n.w.t, err)
 }
 
-// plugin runs this project's plugin for a pod, with the configuration that its daemon has written.
-func (p *pod) plugin(command string) ([]byte, error) {
+// plugin runs this project's plugin for a pod, with the configuration that its daemon has written, and with a cached result.
+func (p *pod) plugin(command string, cached ...json.RawMessage) ([]byte, error) {
 	n := p.node
 	ctx, cancel := context.WithTimeout(n.w.t.Context(), time.Minute)
 	defer cancel()
@@ -315,6 +315,9 @@ func (p *pod) plugin(command string) ([]byte, error) {
 	}
 	conf := list.Plugins[0]
 	conf["cniVersion"], conf["name"] = list.CNIVersion, list.Name
+	for _, result := range cached {
+		conf["prevResult"] = result
+	}
 	stdin, err := json.Marshal(conf)
 	if err != nil {
 		return nil, err
