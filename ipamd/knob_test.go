@@ -329,3 +329,32 @@ func TestAddressThatAnUnfinishedPodNamesGoesLast(t *testing.T) {
 		return false
 	})
 }
+
+// A running pod whose sandbox has ended, so that its key is "", gets another one from a daemon with other settings: the old key
+// goes, or a reader takes the network of a pod that runs for over.
+func TestA4EmptiedKeyGoesWhenThePodRunsAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		setting string
+		keys    []string
+	}{
+		"off":        {setting: "ANNOTATE_POD_IP=false"},
+		"other keys": {setting: "ANNOTATE_POD_IP_KEYS=neutral", keys: []string{annotate.NeutralKey}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAnnotated(t, true)
+			a.start()
+			p := a.running("web")
+			a.reads("web", p.addr.String())
+			a.del(p)
+			a.reads("web", "")
+			a.await("the clear is answered", func() bool { return a.metric("vpccni_annotations_owned") == 0 })
+			a.with(c.setting)
+			q := a.newer(p, "web-again")
+			a.check(a.tryAdd(q))
+			a.posted(q, corev1.PodRunning)
+			a.has([]*pod{q}, c.keys...)
+		})
+	}
+}

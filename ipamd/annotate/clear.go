@@ -171,7 +171,7 @@ func (r *run) foreign(pod *corev1.Pod, keys []string) []judgement {
 		value, there := pod.Annotations[key]
 		j := judgement{keys: []string{key}, verdict: pool.VerdictGone, reason: reasonValue}
 		switch {
-		case there && r.w.owned(r.record, value):
+		case there && r.mine(key, value):
 			continue
 		case r.record.Wish == pool.WishPresent: // a stale key: not ours is all that is wished
 			j.verdict, j.reason = pool.VerdictDone, reasonOK

@@ -107,7 +107,7 @@ func (e *entry) replace(record pool.Annotation, fresh bool, due time.Time) {
 // sameWish tells whether a submission repeats what is being worked on.
 func (e *entry) sameWish(record pool.Annotation) bool {
 	return e.record.Wish == record.Wish && e.record.Since.Equal(record.Since) &&
-		slices.Equal(e.record.Keys, record.Keys) && slices.Equal(e.record.Stale, record.Stale)
+		slices.Equal(e.record.Keys, record.Keys) && slices.Equal(e.record.Stale, record.Stale) && slices.Equal(e.record.Emptied, record.Emptied)
 }
 
 // newer tells whether e's sandbox came after o's.

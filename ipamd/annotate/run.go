@@ -141,7 +141,8 @@ func (r *run) patch(ctx context.Context, op operation, annotations []annotation)
 			r.sets++
 		}
 	default:
-		r.seen = r.seen || answer.class == done // its tests passed
+		held := slices.ContainsFunc(annotations, func(a annotation) bool { return a.value != "" })
+		r.seen = r.seen || held && answer.class == done // its tests passed
 		r.doubtClear = r.doubtClear || answer.doubtful()
 	}
 	return answer
@@ -241,12 +242,20 @@ func (r *run) saw(pod *corev1.Pod) {
 func (r *run) ours(pod *corev1.Pod, keys []string) []annotation {
 	var ours []annotation
 	for _, key := range keys {
-		if value, ok := pod.Annotations[key]; ok && r.w.owned(r.record, value) {
+		if value, ok := pod.Annotations[key]; ok && r.mine(key, value) {
 			ours = append(ours, annotation{key, value})
+			r.seen = r.seen || value != ""
 		}
 	}
-	r.seen = r.seen || len(ours) > 0
 	return ours
+}
+
+// mine tells whether the value is the owner's, or "" that an earlier sandbox's clear left and that is to go.
+func (r *run) mine(key, value string) bool {
+	if value == "" {
+		return r.record.Wish != pool.WishEmpty && slices.Contains(r.record.Emptied, key)
+	}
+	return r.w.owned(r.record, value)
 }
 
 // wanted gives the keys with the values that the record wants there, or that it left there.

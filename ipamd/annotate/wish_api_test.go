@@ -50,6 +50,28 @@ func TestA4MissingKeyIsNeverMadeEmpty(t *testing.T) {
 	c.holds("other", key, "<none>")
 }
 
+// "" on a pod that runs again is removed where an earlier sandbox's clear may have left it. What others wrote stays, "" too.
+func TestA4OwnEmptyValueIsRemovedAndNoOther(t *testing.T) {
+	const other = "example.org/other"
+	c := newCluster(t, setting{})
+	pod := c.pod("p", func(p *corev1.Pod) { p.Annotations = map[string]string{key: "", other: ""} })
+	c.status(pod, "10.0.0.2")
+	c.untilSettled()
+	rec := record(pod, "s2", "10.0.0.2", pool.WishAbsent)
+	rec.Keys, rec.Emptied = []string{key}, []string{key}
+	c.submitted(rec, "absent done ok", key)
+	c.holds("p", key, "<none>")
+	rec.Keys, rec.Emptied = []string{other}, nil
+	c.submitted(rec, "absent gone value", other)
+	c.holds("p", other, "")
+	changed := c.pod("changed", func(p *corev1.Pod) { p.Annotations = map[string]string{key: "192.0.2.1"} })
+	c.status(changed, "10.0.0.3")
+	rec = record(changed, "s3", "10.0.0.3", pool.WishAbsent)
+	rec.Keys, rec.Emptied = []string{key}, []string{key}
+	c.submitted(rec, "absent gone value", key)
+	c.holds("changed", key, "192.0.2.1")
+}
+
 func TestClearWhenAlreadyEmptyIsDone(t *testing.T) {
 	c := newCluster(t, setting{})
 	pod := c.pod("p", func(p *corev1.Pod) { p.Annotations = map[string]string{key: ""} })

@@ -14,14 +14,15 @@ func (p *Pool) announce(h *holding, now time.Time) {
 	owner := h.owner()
 	if !p.set.Annotate || len(p.set.Keys) == 0 {
 		p.sparePod(h.Pod, now)
+		p.unempty(h, now)
 		return
 	}
 	rec := p.records[owner]
-	var stale []string
+	var stale, emptied []string
 	if rec == nil {
 		rec = &Annotation{Owner: owner}
 	} else {
-		stale = union(rec.Keys, rec.Stale)
+		stale, emptied = union(rec.Keys, rec.Stale), rec.mayBeEmpty()
 	}
 	for _, other := range slices.Clone(p.byAddr[owner.Addr]) {
 		// A clear of the pod's earlier sandbox would find its own uid and value, and wipe what the new sandbox writes: the new
@@ -29,6 +30,7 @@ func (p *Pool) announce(h *holding, now time.Time) {
 		if other != owner && samePod(other.Pod, owner.Pod) && !p.live(other) {
 			stale = append(stale, p.records[other].Keys...)
 			stale = append(stale, p.records[other].Stale...)
+			emptied = append(emptied, p.records[other].mayBeEmpty()...)
 			p.heirs[owner] = append(append(p.heirs[owner], p.heirs[other]...), other)
 			delete(p.heirs, other)
 			p.forget(other)
@@ -36,8 +38,10 @@ func (p *Pool) announce(h *holding, now time.Time) {
 	}
 	rec.Stale = without(stale, p.set.Keys)
 	rec.Keys = slices.Clone(p.set.Keys)
+	rec.Emptied = without(emptied, rec.Keys)
 	rec.Wish, rec.Since = WishPresent, now
 	p.put(rec)
+	p.unempty(h, now)
 }
 
 // disown turns the record of a sandbox that has ended into a clear. A pod without a record gets none: what never had the
@@ -91,6 +95,12 @@ func (p *Pool) rewish(rec *Annotation, now time.Time) {
 	case rec.Wish:
 		keys, stale = rec.Keys, rec.Stale // what was refused stays so
 	}
+	switch wish {
+	case WishPresent:
+		rec.Emptied = without(rec.mayBeEmpty(), keys)
+	case WishAbsent:
+		rec.Emptied = rec.mayBeEmpty()
+	}
 	if wish != rec.Wish { // other keys are the same wish: a pass over running pods is no news
 		rec.Since = now
 	}
@@ -113,6 +123,7 @@ func (p *Pool) Answer(answer Answer) {
 	case answer.Verdict == VerdictRefused:
 		p.refused(rec, keys)
 	case rec.Wish != WishPresent:
+		p.ended(rec, keys, answer.Verdict)
 		rec.Keys, rec.Stale = without(rec.Keys, keys), without(rec.Stale, keys)
 		if len(rec.Keys)+len(rec.Stale) == 0 {
 			p.forget(rec.Owner)
@@ -234,7 +245,7 @@ func (h *holding) owner() Owner {
 
 func (rec *Annotation) clone() Annotation {
 	out := *rec
-	out.More, out.Keys, out.Stale = slices.Clone(rec.More), slices.Clone(rec.Keys), slices.Clone(rec.Stale)
+	out.More, out.Keys, out.Stale, out.Emptied = slices.Clone(rec.More), slices.Clone(rec.Keys), slices.Clone(rec.Stale), slices.Clone(rec.Emptied)
 	return out
 }
 

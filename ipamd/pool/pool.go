@@ -36,6 +36,7 @@ type Pool struct {
 	records map[Owner]*Annotation
 	byAddr  map[netip.Addr][]Owner // records of an address
 	outbox  []Owner                // records to submit, oldest first
+	emptied map[Pod]Emptied        // keys that hold "" since a sandbox of the pod ended
 	heirs   map[Owner][]Owner      // owners whose records a record took over, and the annotator may not know it: see Submissions
 	handed  []Owner                // what Submissions gave last
 
@@ -115,6 +116,7 @@ func New(settings Settings) *Pool {
 		records:  map[Owner]*Annotation{},
 		byAddr:   map[netip.Addr][]Owner{},
 		heirs:    map[Owner][]Owner{},
+		emptied:  map[Pod]Emptied{},
 		buried:   map[string]time.Time{},
 		blocks:   map[blockKey]block{},
 		caps:     map[string]sizeCap{},

@@ -30,7 +30,7 @@ func (p *Pool) Snapshot() Snapshot {
 	if p.entomb(&snap) {
 		slices.SortFunc(snap.Cooling, func(a, b Cooling) int { return a.Addr.Compare(b.Addr) })
 	}
-	snap.Annotations = p.sortedRecords()
+	snap.Annotations, snap.Emptied = p.sortedRecords(), p.sortedEmptied()
 	return snap
 }
 
@@ -69,6 +69,7 @@ func (p *Pool) entomb(snap *Snapshot) bool {
 // their sandboxes; their annotations are still cleared. Records follow the present settings: see rewish.
 func (p *Pool) Restore(snap Snapshot, now time.Time) {
 	p.restoreCooling(snap, now)
+	p.restoreEmptied(snap.Emptied, now)
 	if snap.BootID == p.set.BootID {
 		p.restoreAssignments(snap, now)
 	}

@@ -130,6 +130,8 @@ type Annotation struct {
 	Stale []string     // keys that hold nobody up: of an earlier setting, to go once Keys are written; or whose clear was refused, to be tried again
 	Wish  Wish
 	Since time.Time // of the current wish
+	// Emptied are those of Keys and Stale that may hold "" by a clear of the pod's earlier sandbox: it is ours to remove.
+	Emptied []string
 }
 
 // Verdict is how a request about an annotation ended. Each but Pending ends the wait for it; a refused clear stays owned and is
@@ -272,6 +274,7 @@ type Snapshot struct {
 	Assignments []Assignment
 	Cooling     []Cooling
 	Annotations []Annotation
+	Emptied     []Emptied // oldest first
 }
 
 // Assignment is an address given to a sandbox. Done is false between the answer to the plugin and its "done".

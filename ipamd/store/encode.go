@@ -14,6 +14,7 @@ type encoder struct {
 	assignments section[pool.Assignment, assignment]
 	cooling     section[pool.Cooling, cooling]
 	annotations section[pool.Annotation, annotation]
+	emptied     section[pool.Emptied, emptied]
 	text        []byte
 }
 
@@ -33,9 +34,16 @@ func newEncoder() *encoder {
 			write: annotationOf,
 			same: func(a, b *pool.Annotation) bool {
 				return a.Owner == b.Owner && a.Wish == b.Wish && a.Since.Equal(b.Since) &&
-					slices.Equal(a.More, b.More) && slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Stale, b.Stale)
+					slices.Equal(a.More, b.More) && slices.Equal(a.Keys, b.Keys) && slices.Equal(a.Stale, b.Stale) && slices.Equal(a.Emptied, b.Emptied)
 			},
 			order: func(a, b *pool.Annotation) int { return a.Since.Compare(b.Since) },
+		},
+		emptied: section[pool.Emptied, emptied]{
+			write: emptiedOf,
+			same: func(a, b *pool.Emptied) bool {
+				return a.Pod == b.Pod && a.Since.Equal(b.Since) && slices.Equal(a.Keys, b.Keys)
+			},
+			order: func(a, b *pool.Emptied) int { return a.Since.Compare(b.Since) },
 		},
 	}
 }
@@ -54,6 +62,7 @@ func (e *encoder) encode(snap pool.Snapshot) ([]byte, error) {
 		{"assignments", func(b []byte) ([]byte, error) { return e.assignments.append(b, snap.Assignments) }},
 		{"cooling", func(b []byte) ([]byte, error) { return e.cooling.append(b, snap.Cooling) }},
 		{"annotations", func(b []byte) ([]byte, error) { return e.annotations.append(b, snap.Annotations) }},
+		{"emptied", func(b []byte) ([]byte, error) { return e.emptied.append(b, snap.Emptied) }},
 	} {
 		e.text = fmt.Appendf(e.text, ",\n%q:", part.name)
 		if e.text, err = part.append(e.text); err != nil {
@@ -120,6 +129,10 @@ func coolingOf(c pool.Cooling) cooling {
 
 func annotationOf(a pool.Annotation) annotation {
 	return annotation{
-		Pod: pod(a.Pod), Sandbox: a.Sandbox, Address: a.Addr, More: a.More, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since.UTC(),
+		Pod: pod(a.Pod), Sandbox: a.Sandbox, Address: a.Addr, More: a.More, Keys: a.Keys, Stale: a.Stale, Emptied: a.Emptied, Wish: a.Wish, Since: a.Since.UTC(),
 	}
+}
+
+func emptiedOf(e pool.Emptied) emptied {
+	return emptied{Pod: pod(e.Pod), Keys: e.Keys, Since: e.Since.UTC()}
 }

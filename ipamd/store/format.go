@@ -19,6 +19,7 @@ type document struct {
 	Assignments []assignment `json:"assignments"`
 	Cooling     []cooling    `json:"cooling"`
 	Annotations []annotation `json:"annotations"`
+	Emptied     []emptied    `json:"emptied,omitempty"` // not known to the first releases, which ignore it
 }
 
 type pod struct {
@@ -53,8 +54,15 @@ type annotation struct {
 	More    []netip.Addr `json:"more,omitempty"`
 	Keys    []string     `json:"keys"`
 	Stale   []string     `json:"stale,omitempty"`
+	Emptied []string     `json:"emptied,omitempty"`
 	Wish    pool.Wish    `json:"wish"`
 	Since   time.Time    `json:"since"`
+}
+
+type emptied struct {
+	Pod   pod       `json:"pod"`
+	Keys  []string  `json:"keys"`
+	Since time.Time `json:"since"`
 }
 
 // decode reads a document of any version that the steps lead from.
@@ -153,6 +161,9 @@ func (doc document) times() []time.Time {
 	for _, a := range doc.Annotations {
 		list = append(list, a.Since)
 	}
+	for _, e := range doc.Emptied {
+		list = append(list, e.Since)
+	}
 	return list
 }
 
@@ -170,8 +181,11 @@ func (doc document) snapshot() pool.Snapshot {
 	for _, a := range doc.Annotations {
 		snap.Annotations = append(snap.Annotations, pool.Annotation{
 			Owner: pool.Owner{Pod: pool.Pod(a.Pod), Sandbox: a.Sandbox, Addr: a.Address},
-			More:  a.More, Keys: a.Keys, Stale: a.Stale, Wish: a.Wish, Since: a.Since,
+			More:  a.More, Keys: a.Keys, Stale: a.Stale, Emptied: a.Emptied, Wish: a.Wish, Since: a.Since,
 		})
+	}
+	for _, e := range doc.Emptied {
+		snap.Emptied = append(snap.Emptied, pool.Emptied{Pod: pool.Pod(e.Pod), Keys: e.Keys, Since: e.Since})
 	}
 	return snap
 }

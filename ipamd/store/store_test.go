@@ -31,8 +31,9 @@ func sample() pool.Snapshot {
 		Cooling: []pool.Cooling{{Addr: netip.MustParseAddr("10.0.1.8"), Pod: p, Until: at}},
 		Annotations: []pool.Annotation{{
 			Owner: pool.Owner{Pod: p, Sandbox: "s1", Addr: netip.MustParseAddr("10.0.1.7")},
-			Keys:  []string{"a/b"}, Stale: []string{"c/d"}, Wish: pool.WishPresent, Since: at,
+			Keys:  []string{"a/b"}, Stale: []string{"c/d"}, Emptied: []string{"c/d"}, Wish: pool.WishPresent, Since: at,
 		}},
+		Emptied: []pool.Emptied{{Pod: p, Keys: []string{"a/b"}, Since: at}},
 	}
 }
 
