@@ -30,8 +30,8 @@ func (p *Pool) announce(h *holding, now time.Time) {
 		if other != owner && samePod(other.Pod, owner.Pod) && !p.live(other) {
 			stale = append(stale, p.records[other].Keys...)
 			stale = append(stale, p.records[other].Stale...)
-			emptied = append(emptied, p.records[other].mayBeEmpty()...)
 			p.heirs[owner] = append(append(p.heirs[owner], p.heirs[other]...), other)
+			emptied = append(emptied, p.records[other].mayBeEmpty()...)
 			delete(p.heirs, other)
 			p.forget(other)
 		}

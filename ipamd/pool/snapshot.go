@@ -69,10 +69,10 @@ func (p *Pool) entomb(snap *Snapshot) bool {
 // their sandboxes; their annotations are still cleared. Records follow the present settings: see rewish.
 func (p *Pool) Restore(snap Snapshot, now time.Time) {
 	p.restoreCooling(snap, now)
-	p.restoreEmptied(snap.Emptied, now)
 	if snap.BootID == p.set.BootID {
 		p.restoreAssignments(snap, now)
 	}
+	p.restoreEmptied(snap.Emptied, now)
 	for _, saved := range slices.SortedFunc(slices.Values(snap.Annotations), func(a, b Annotation) int { return compareRecords(&a, &b) }) {
 		rec := saved.clone()
 		if old := p.records[rec.Owner]; old != nil || !rec.Addr.IsValid() {
