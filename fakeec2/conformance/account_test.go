@@ -16,7 +16,7 @@ import (
 // nothing takes time and unknown groups have EC2's other code: that, and what the lack of time brings, is what it writes down.
 func TestSuiteRunsAgainstAnAccount(t *testing.T) {
 	if real() {
-		t.Skip("this is it")
+		t.Skip("CONFORMANCE=real already runs the suite on a real account")
 	}
 	account := httptest.NewServer(ec2api.New(ec2api.Options{
 		VPC: vpc.New(vpc.Options{Lags: &vpc.Lags{}}), Inferred: ec2api.Inferred{GroupNotFound: "InvalidSecurityGroupID.NotFound"},
